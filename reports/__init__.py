@@ -1,0 +1,1 @@
+"""The forms a report can take, one module each."""
