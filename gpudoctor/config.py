@@ -1,0 +1,96 @@
+"""The configuration: what hardware to expect, which checks are off, which findings are waived."""
+
+import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message names the file, the key and the nearest right one."""
+
+
+class Expect(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the node should have."""
+
+    gpus: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.gpus is not None and self.gpus < 0:
+            raise ValueError("expect.gpus must not be negative")
+
+
+class Waiver(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A finding known and accepted: it keeps its status and evidence but does not count until `until` has passed."""
+
+    check: str
+    reason: str
+    subject: str = "*"
+    until: datetime.date | None = None
+
+    def covers(self, check_id: str, subject_key: str, today: datetime.date) -> bool:
+        """Whether it applies to this finding today; `subject` is a subject's key or `*`."""
+        return self.check == check_id and self.subject.lower() in ("*", subject_key.lower()) and not self.expired(today)
+
+    def expired(self, today: datetime.date) -> bool:
+        """Whether its last day is over."""
+        return self.until is not None and today > self.until
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The effective configuration, as a snapshot stores it."""
+
+    expect: Expect = Expect()
+    disable: tuple[str, ...] = ()
+    waive: tuple[Waiver, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values; what is at its default is left out."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+def from_json(values: object, where: str, check_ids: tuple[str, ...]) -> Config:
+    """Validate plain values read from `where`. Raises ConfigError."""
+    if isinstance(values, dict):
+        _refuse_unknown_keys(values, Config, where)
+    try:
+        config = msgspec.convert(values, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    for check_id in (*config.disable, *(waiver.check for waiver in config.waive)):
+        if check_ids and check_id not in check_ids:
+            raise ConfigError(f"{where}: there is no check {check_id!r}{nearest(check_id, check_ids)}")
+    return config
+
+
+def merge(layers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Later layers win key by key; tables merge, lists add up."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            if isinstance(value, dict) and isinstance(merged.get(key), dict):
+                merged[key] = merge([merged[key], value])
+            elif isinstance(value, list) and isinstance(merged.get(key), list):
+                merged[key] = [*merged[key], *value]
+            else:
+                merged[key] = value
+    return merged
+
+
+def nearest(word: str, known: tuple[str, ...]) -> str:
+    """`; did you mean 'x'?` when something similar is known, else nothing."""
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; known are: {', '.join(known)}"
+
+
+def _refuse_unknown_keys(table: dict[str, Any], kind: type[Struct], where: str, prefix: str = "") -> None:
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    for key, value in table.items():
+        if key not in fields:
+            raise ConfigError(f"{where}: unknown key {prefix + key!r}{nearest(key, tuple(fields))}")
+        if isinstance(value, dict) and isinstance(fields[key], type) and issubclass(fields[key], Struct):
+            _refuse_unknown_keys(value, fields[key], where, f"{prefix}{key}.")

@@ -1,0 +1,125 @@
+"""The engine: runs checks in chain order over facts, gates each by what it stands on, and collects the outcomes."""
+
+import datetime
+from collections.abc import Sequence
+
+from gpudoctor.config import Waiver
+from gpudoctor.facts.desk import Desk, Population
+from gpudoctor.gating import Breakage, breakers, remember_breakage
+from gpudoctor.outcome import Judgement, Outcome
+from gpudoctor.registry import Check, Registry
+from gpudoctor.verdicts import (
+    NODE,
+    AboutSubject,
+    Fail,
+    NotApplicable,
+    Subject,
+    Unknown,
+    Unread,
+    Verdict,
+    Warn,
+    Why,
+)
+
+BUG_REPORT_HINT = "this is a bug in gpudoctor: please report it with the output of `gpudoctor record`"
+
+
+def run_checks(registry: Registry, desk: Desk, ids: frozenset[str], today: datetime.date) -> tuple[Outcome, ...]:
+    """Run the checks named by `ids`, in chain order. A crashing check costs its own answer only."""
+    breakage = Breakage()
+    outcomes = []
+    for check in registry:
+        if check.id not in ids:
+            continue
+        if check.id in desk.config.disable:
+            outcomes.append(Outcome(check, skipped="disabled", detail="switched off in the configuration"))
+            continue
+        outcome = _run(check, desk, breakage, today)
+        remember_breakage(breakage, check.link, outcome.judgements, _whole_population(check, desk))
+        outcomes.append(outcome)
+    return tuple(outcomes)
+
+
+def _whole_population(check: Check, desk: Desk) -> Sequence[AboutSubject] | None:
+    """The members of a completely listed population, None when it is not that."""
+    if check.over is None:
+        return None
+    population = desk.get(check.over)
+    if isinstance(population, Unread) or population.unlisted is not None:
+        return None
+    return population.members
+
+
+def _run(check: Check, desk: Desk, breakage: Breakage, today: datetime.date) -> Outcome:
+    if blockers := breakers(breakage, check.needs, NODE):
+        return Outcome(check, blocked_by=blockers)
+    if check.over is None:
+        return _outcome(check, _ask(check, desk, (NODE,)), desk, today)
+    population = desk.get(check.over)
+    if isinstance(population, Unread):
+        return _outcome(check, [population.about(NODE)], desk, today)
+    return _run_over(check, population, desk, breakage, today)
+
+
+def _run_over(check: Check, population: Population, desk: Desk, breakage: Breakage, today: datetime.date) -> Outcome:
+    members = population.members
+    if not members:
+        if population.unlisted is None:
+            return Outcome(check, skipped="not-applicable", detail=population.NOTHING)
+        return _outcome(check, [population.unlisted.about(NODE)], desk, today)
+    blockers = [breakers(breakage, check.needs, member.subject) for member in members]
+    if all(blockers):
+        return Outcome(check, blocked_by=tuple(dict.fromkeys(finding for some in blockers for finding in some)))
+    return _outcome(check, _ask(check, desk, members), desk, today)
+
+
+def _ask(check: Check, desk: Desk, members: Sequence[AboutSubject]) -> list[Verdict]:
+    facts = []
+    for need in check.parameters:
+        fact = desk.get(need.fact)
+        if isinstance(fact, Unread) and not need.judges_unread:
+            return [fact.about(member) for member in members]
+        facts.append(fact)
+    try:
+        verdicts = list(check.function(*facts))
+    # A check is foreign code: its bug must cost its own answer, not the run.
+    except Exception as error:
+        return [_crashed(f"the check failed with {type(error).__name__}: {error}")]
+    if not verdicts:
+        return [_crashed(f"the check said nothing about {len(members)} subjects")]
+    return verdicts + _not_answered(verdicts, members if check.over else ())
+
+
+def _crashed(what: str) -> Verdict:
+    return Unknown(NODE, Why.CRASHED, f"{what}; {BUG_REPORT_HINT}")
+
+
+def _not_answered(verdicts: list[Verdict], members: Sequence[AboutSubject]) -> list[Verdict]:
+    answered = {verdict.subject.id for verdict in verdicts}
+    for verdict in verdicts:
+        if isinstance(verdict, (Fail, Warn)):
+            answered.update(subject.id for subject in verdict.of)
+    return [
+        Unknown(member, Why.NOT_ANSWERED, f"the check gave no answer; {BUG_REPORT_HINT}")
+        for member in members
+        if member.subject.id not in answered
+    ]
+
+
+def _outcome(check: Check, verdicts: Sequence[Verdict], desk: Desk, today: datetime.date) -> Outcome:
+    seen: dict[str, int] = {}
+    judgements = []
+    for verdict in verdicts:
+        finding_id = f"{check.id}@{verdict.subject.id}"
+        seen[finding_id] = seen.get(finding_id, 0) + 1
+        if seen[finding_id] > 1:
+            finding_id = f"{finding_id}#{seen[finding_id]}"
+        waiver = _waiver(check, verdict.subject, desk.config.waive, today)
+        judgements.append(Judgement(finding_id, check, verdict, waiver))
+    skips = [verdict for verdict in verdicts if isinstance(verdict, NotApplicable)]
+    skipped = "not-applicable" if len(skips) == len(verdicts) else None
+    return Outcome(check, tuple(judgements), skipped=skipped, detail=skips[0].reason if skipped else "")
+
+
+def _waiver(check: Check, subject: Subject, waivers: Sequence[Waiver], today: datetime.date) -> Waiver | None:
+    return next((waiver for waiver in waivers if waiver.covers(check.id, subject.key, today)), None)
