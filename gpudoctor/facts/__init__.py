@@ -1,0 +1,1 @@
+"""Facts: typed, frozen records and the pure parsers that make them from raw answers."""

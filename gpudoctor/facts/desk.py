@@ -1,0 +1,76 @@
+"""The desk hands each fact to whoever asks, reading it once."""
+
+from collections.abc import Sequence
+from typing import ClassVar, TypeAlias, TypeVar, cast
+
+from msgspec import Struct
+
+from gpudoctor.config import Config
+from gpudoctor.facts.raw import Raw
+from gpudoctor.verdicts import AboutSubject, Cited, Evidence, Unread, Why
+
+FactT = TypeVar("FactT", bound="Fact")
+ValueT = TypeVar("ValueT")
+
+Reading: TypeAlias = ValueT | Unread
+"""A value, or why it is not known. As a check's parameter: the check judges the not-knowing itself."""
+
+
+class Citable(Struct, frozen=True, kw_only=True):
+    """A record that knows where each of its fields was read."""
+
+    read_from: dict[str, Evidence] = {}
+
+    def cite(self, *fields: str) -> Cited:
+        """The evidence for the named fields; KeyError for a field that was never read."""
+        return tuple(self.read_from[field] for field in fields)
+
+
+class Fact(Citable, frozen=True, kw_only=True):
+    """Something known about a node, parsed from raw answers."""
+
+    @classmethod
+    def gather(cls: type[FactT], desk: "Desk") -> FactT | Unread:
+        """Read and parse this fact. Pure but for the raw answers; gives `Unread` rather than guess."""
+        raise NotImplementedError
+
+
+class Population(Fact, frozen=True, kw_only=True):
+    """A fact that lists subjects; `unlisted` says why the list may lack some, None when it is complete."""
+
+    NOTHING: ClassVar[str] = "there is nothing of this kind on the node"
+    """What an empty, completely listed population means in words."""
+
+    unlisted: Unread | None = None
+
+    @property
+    def members(self) -> Sequence[AboutSubject]:
+        """The subjects, in a stable order."""
+        raise NotImplementedError
+
+
+class Desk:
+    """Facts by type, read at most once a run."""
+
+    def __init__(self, raw: Raw, config: Config) -> None:
+        self.raw = raw
+        self.config = config
+        self._facts: dict[type[Fact], Fact | Unread] = {}
+
+    def get(self, kind: type[FactT]) -> FactT | Unread:
+        """The fact, or why it is not known."""
+        if kind not in self._facts:
+            self._facts[kind] = self._gather(kind)
+        return cast("FactT | Unread", self._facts[kind])
+
+    def known(self, kind: type[FactT]) -> FactT | None:
+        """The fact if somebody asked for it and it could be read; asks nothing itself."""
+        fact = self._facts.get(kind)
+        return None if fact is None or isinstance(fact, Unread) else cast("FactT", fact)
+
+    def _gather(self, kind: type[Fact]) -> Fact | Unread:
+        try:
+            return kind.gather(self)
+        # A parser meets text nobody has seen yet; its bug must cost this fact, not the run.
+        except Exception as error:
+            return Unread(Why.CRASHED, f"reading {kind.__name__}", f"gpudoctor failed: {type(error).__name__}: {error}")

@@ -1,0 +1,107 @@
+"""The loaded NVIDIA kernel driver: whether, which version, and the GPUs it lists."""
+
+import re
+from collections.abc import Mapping
+
+from gpudoctor.facts.desk import Citable, Desk, Fact, Reading
+from gpudoctor.facts.pci import PciGpus
+from gpudoctor.facts.raw import Absent, Entry, Raw, TextFile
+from gpudoctor.verdicts import Evidence, Unread, Why
+
+MODULES = "/proc/modules"
+SYS_MODULE = "/sys/module/nvidia"
+VERSION = "/proc/driver/nvidia/version"
+GPUS = "/proc/driver/nvidia/gpus"
+
+# "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  …" and, from the open modules,
+# "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.163.01  Release Build  (…)".
+_VERSION = re.compile(r"^NVRM version:.*?Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", re.MULTILINE)
+
+
+class NvidiaModule(Fact, frozen=True):
+    """The `nvidia` kernel module of the running kernel."""
+
+    loaded: bool
+    version: str | None
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "NvidiaModule | Unread":
+        """From /proc/modules; a kernel without module support has none, then sysfs decides."""
+        loaded, evidence = _loaded(desk.raw)
+        if isinstance(loaded, Unread):
+            return loaded
+        version, version_evidence = _version(desk.raw)
+        return cls(loaded=loaded, version=version, read_from={"loaded": evidence, "version": version_evidence})
+
+
+class DriverGpu(Citable, frozen=True):
+    """What the driver says of one GPU in /proc/driver/nvidia/gpus/ADDRESS/information."""
+
+    address: str
+    minor: int | None
+    model: str | None
+    uuid: str | None
+
+
+class DriverGpus(Fact, frozen=True):
+    """The GPUs the driver lists, by PCI address; a GPU it does not hold is `Absent` there."""
+
+    gpus: Mapping[str, DriverGpu | Absent | Unread]
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "DriverGpus | Unread":
+        """One information file for each GPU on the bus."""
+        pci = desk.get(PciGpus)
+        if isinstance(pci, Unread):
+            return pci
+        return cls(gpus={gpu.address: _driver_gpu(desk.raw, gpu.address) for gpu in pci})
+
+
+def _loaded(raw: Raw) -> tuple[Reading[bool], Evidence]:
+    modules = raw.read(MODULES)
+    if isinstance(modules, TextFile):
+        line = next((line for line in modules.text.splitlines() if line.startswith("nvidia ")), None)
+        return line is not None, Evidence(MODULES, line or "no line for nvidia")
+    if isinstance(modules, Absent):
+        entry = raw.entry(SYS_MODULE)
+        if isinstance(entry, Unread):
+            return entry, Evidence(SYS_MODULE, entry.detail)
+        exists = isinstance(entry, Entry)
+        return exists, Evidence(SYS_MODULE, "exists" if exists else "does not exist, nor does /proc/modules")
+    return modules, Evidence(MODULES, modules.detail)
+
+
+def _version(raw: Raw) -> tuple[str | None, Evidence]:
+    file = raw.read(VERSION)
+    if not isinstance(file, TextFile):
+        return None, Evidence(VERSION, "does not exist" if isinstance(file, Absent) else file.detail)
+    found = _VERSION.search(file.text)
+    return (found[1] if found else None), Evidence(VERSION, file.text.partition("\n")[0])
+
+
+def _driver_gpu(raw: Raw, address: str) -> DriverGpu | Absent | Unread:
+    path = f"{GPUS}/{address}/information"
+    file = raw.read(path)
+    if not isinstance(file, TextFile):
+        return file
+    fields = dict(_fields(file.text))
+    minor = fields.get("Device Minor", "")
+    if not minor.isdecimal():
+        return Unread(Why.UNREADABLE, path, "has no Device Minor line")
+    return DriverGpu(
+        address=address,
+        minor=int(minor),
+        model=_known(fields.get("Model")),
+        uuid=_known(fields.get("GPU UUID")),
+        read_from={"minor": Evidence(path, f"Device Minor: {minor}")},
+    )
+
+
+def _fields(text: str) -> list[tuple[str, str]]:
+    pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
+    return [(name.strip(), value.strip()) for name, _, value in pairs]
+
+
+def _known(value: str | None) -> str | None:
+    """The driver prints `Unknown` and question marks for a GPU it could not initialise."""
+    return value if value and value != "Unknown" and "?" not in value else None

@@ -1,0 +1,227 @@
+"""Raw answers, and the interface that every source gives them through."""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from gpudoctor.verdicts import Evidence, Unread, Why
+
+
+class Absent(Struct, frozen=True):
+    """It was looked for and is not there."""
+
+    path: str
+    origin: str = ""
+
+    @property
+    def where(self) -> str:
+        """What was really read: the path, or the command whose output stands for it in a bug report."""
+        return self.origin or self.path
+
+    @property
+    def evidence(self) -> Evidence:
+        """The absence as evidence."""
+        return Evidence(self.where, "does not exist")
+
+
+ERROR_TEXTS = {
+    "EACCES": "permission denied",
+    "EPERM": "operation not permitted",
+    "ETIMEDOUT": "reading it did not return before the deadline",
+    "ELOOP": "too many levels of symbolic links",
+    "EIO": "input/output error",
+}
+_ERROR_NAMES = {text: name for name, text in ERROR_TEXTS.items()}
+_ABSENT = ("ENOENT", "ENOTDIR")
+_WHY = {"EACCES": Why.NO_PERMISSION, "EPERM": Why.NO_PERMISSION, "ETIMEDOUT": Why.TIMED_OUT}
+
+
+def trouble(path: str, error_name: str, origin: str = "") -> Absent | Unread:
+    """What an errno by its name means for whoever looked at a path: the same words live and in a replay."""
+    if error_name in _ABSENT:
+        return Absent(path, origin)
+    why = _WHY.get(error_name, Why.UNREADABLE)
+    return Unread(
+        why, path, ERROR_TEXTS.get(error_name, error_name), would_need="root" if why is Why.NO_PERMISSION else ""
+    )
+
+
+def error_name(found: Absent | Unread) -> str:
+    """The errno that `trouble` was made from."""
+    return "ENOENT" if isinstance(found, Absent) else _ERROR_NAMES.get(found.detail, found.detail)
+
+
+class TextFile(Struct, frozen=True):
+    """A file's content; bytes that are not UTF-8 are kept as backslash escapes."""
+
+    path: str
+    text: str
+    truncated: bool = False
+    origin: str = ""
+
+    @property
+    def where(self) -> str:
+        """What was really read: the path, or the command whose output stands for it in a bug report."""
+        return self.origin or self.path
+
+
+class EntryType(str, Enum):
+    """What kind of thing a path is."""
+
+    FILE = "file"
+    DIR = "dir"
+    LINK = "link"
+    CHAR = "char"
+    BLOCK = "block"
+    FIFO = "fifo"
+    SOCKET = "socket"
+
+    @property
+    def words(self) -> str:
+        """What people call it."""
+        return _WORDS.get(self.value, self.value)
+
+
+_WORDS = {
+    "file": "regular file",
+    "dir": "directory",
+    "link": "symbolic link",
+    "char": "character device",
+    "block": "block device",
+}
+
+
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """What `lstat` (or `stat`, when links were followed) says of a path. `mode` holds the permission bits only."""
+
+    path: str
+    type: EntryType
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+    size: int | None = None
+    mtime: float | None = None
+    major: int | None = None
+    minor: int | None = None
+    to: str | None = None
+    origin: str = ""
+
+    @property
+    def where(self) -> str:
+        """What was really read: the path, or the command whose output stands for it in a bug report."""
+        return self.origin or self.path
+
+
+class Listing(Struct, frozen=True):
+    """The names in a directory, sorted; not `complete` means "at least these"."""
+
+    path: str
+    names: tuple[str, ...]
+    complete: bool
+    origin: str = ""
+
+    @property
+    def where(self) -> str:
+        """What was really read: the path, or the command whose output stands for it in a bug report."""
+        return self.origin or self.path
+
+
+class CommandOutput(Struct, frozen=True):
+    """What a command printed under LC_ALL=C."""
+
+    argv: tuple[str, ...]
+    exit: int
+    stdout: str
+    stderr: str = ""
+    seconds: float = 0.0
+
+
+class Log(Struct, frozen=True):
+    """A log's text; `source` is how it was read (kmsg, journal, file, dmesg), `from_boot` says that it reaches back to the boot."""
+
+    name: str
+    text: str
+    source: str = ""
+    from_boot: bool = False
+
+    @property
+    def where(self) -> str:
+        """How a citation calls it."""
+        return _LOG_WORDS.get(self.source, "kernel log") if self.name == "kernel.log" else self.name
+
+
+_LOG_WORDS = {"kmsg": "kernel log (/dev/kmsg)", "journal": "kernel log (journalctl -k -b)", "dmesg": "dmesg"}
+
+
+class Answer(Struct, frozen=True):
+    """What an API answered in a child process; `data` is kept even when the child did not finish."""
+
+    data: dict[str, Any]
+    via: str = "NVML"
+    error: dict[str, Any] | None = None
+    stopped_at: str | None = None
+    worker: dict[str, Any] | None = None
+    schema: int = 1
+
+
+class SourceKind(str, Enum):
+    """Where raw answers come from."""
+
+    LIVE = "live"
+    ROOT = "root"
+    SNAPSHOT = "snapshot"
+    BUG_REPORT = "bug-report"
+
+
+class Question(Struct, frozen=True):
+    """A question to an API: its name, and what the probe must know to ask it safely."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+Gate: TypeAlias = Callable[[], Question | Unread]
+"""Decides whether an API may be asked. Only a live source calls it; a recording already holds the answer."""
+
+
+class Raw(Protocol):
+    """The raw interface: the same questions to a live node, a snapshot or a bug report.
+
+    Every method gives a value, `Absent` (looked, not there) or `Unread` (why not known); none raises for a sick node.
+    """
+
+    @property
+    def kind(self) -> SourceKind:
+        """Where the answers come from."""
+        ...
+
+    @property
+    def uid(self) -> int | None:
+        """The user that looked, None when that is not known."""
+        ...
+
+    def read(self, path: str) -> TextFile | Absent | Unread:
+        """The text of a file, symbolic links followed."""
+        ...
+
+    def entry(self, path: str, *, follow: bool = False) -> Entry | Absent | Unread:
+        """What is at a path. Never opens it."""
+        ...
+
+    def listing(self, path: str) -> Listing | Absent | Unread:
+        """The names in a directory."""
+        ...
+
+    def command(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> CommandOutput | Absent | Unread:
+        """A command's output, `Absent` when there is no such command."""
+        ...
+
+    def log(self, name: str) -> Log | Unread:
+        """A log by its snapshot name: `kernel.log`, `kernel.previous.log`, `journal/UNIT.log`."""
+        ...
+
+    def answer(self, name: str, gate: Gate) -> Answer | Unread:
+        """What an API answered, asked only behind its gate."""
+        ...

@@ -1,0 +1,108 @@
+"""What to do about what NVML answered, from the safest step up.
+
+Sources: NVIDIA "Xid Errors" and "GPU Debug Guidelines" (docs.nvidia.com, read 2026-11) for lost GPUs and resets; the Ubuntu
+and RHEL driver packaging for version skew; nvml.h 13.5 for what each code means.
+"""
+
+from gpudoctor.knowledge import nvml_errors
+from gpudoctor.verdicts import Action, Remedy
+
+_CONFIRM = "gpudoctor run --check driver-cuda.nvml-answers"
+
+_RELOAD = Remedy(
+    Action.LOAD_MODULE,
+    "Drain the node, stop what uses the GPUs, and reload the driver so that module and library are of one version.",
+    run=(
+        "systemctl stop nvidia-persistenced",
+        "modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia",
+        "modprobe nvidia && modprobe nvidia_uvm",
+    ),
+    interrupts="every process that uses a GPU of this node",
+    confirm=_CONFIRM,
+)
+_REBOOT = Remedy(
+    Action.REBOOT,
+    "Drain the node and reboot it.",
+    run=("systemctl reboot",),
+    interrupts="the whole node",
+    confirm=_CONFIRM,
+)
+_COLLECT = Remedy(
+    Action.NONE,
+    "Before anything else keep the evidence: kernel log, stacks of stuck tasks, and NVIDIA's own report without NVML.",
+    run=("gpudoctor record --raw -o /var/tmp/gpudoctor-snapshot", "nvidia-bug-report.sh --safe-mode"),
+    confirm="ls /var/tmp/gpudoctor-snapshot",
+)
+_RESEAT = Remedy(
+    Action.INSPECT_HARDWARE,
+    "If it comes back lost, inspect the board, its power and its slot; then ask the vendor.",
+    interrupts="the whole node",
+    confirm=_CONFIRM,
+)
+_RESET = Remedy(
+    Action.RESET_GPU,
+    "Stop what uses this GPU and reset it.",
+    run=("nvidia-smi --gpu-reset -i ADDRESS",),
+    interrupts="every process on this GPU and on those joined to it by NVLink",
+    confirm=_CONFIRM,
+)
+
+FOR_CODE: dict[int, tuple[Remedy, ...]] = {
+    nvml_errors.DRIVER_NOT_LOADED: (
+        Remedy(
+            Action.LOAD_MODULE,
+            "Load the module, and read the kernel log if it refuses.",
+            run=("modprobe nvidia", "journalctl -k -b --grep 'nvidia|NVRM' | tail -20"),
+            confirm=_CONFIRM,
+        ),
+        _REBOOT,
+    ),
+    nvml_errors.LIBRARY_NOT_FOUND: (
+        Remedy(
+            Action.INSTALL_PACKAGE,
+            "Install the driver's user-space libraries of the same version as the loaded module.",
+            run=(
+                "cat /proc/driver/nvidia/version",
+                "ldconfig -p | grep libnvidia-ml",
+                "apt-cache policy 'libnvidia-compute-*'    # RHEL: dnf list 'nvidia-driver*'",
+            ),
+            confirm="ldconfig -p | grep libnvidia-ml.so.1",
+        ),
+        _REBOOT,
+    ),
+    nvml_errors.LIB_RM_VERSION_MISMATCH: (_RELOAD, _REBOOT),
+    nvml_errors.GPU_IS_LOST: (_COLLECT, _REBOOT, _RESEAT),
+    nvml_errors.RESET_REQUIRED: (_COLLECT, _RESET, _REBOOT),
+}
+OTHERWISE: tuple[Remedy, ...] = (_COLLECT, _RELOAD, _REBOOT)
+FOR_HANG: tuple[Remedy, ...] = (
+    _COLLECT,
+    Remedy(
+        Action.REBOOT,
+        "A task asleep uninterruptibly cannot be killed; drain without waiting for its pods and reboot, by force if it stalls.",
+        run=("systemctl reboot", "systemctl reboot --force    # when the first stalls at stopping services"),
+        interrupts="the whole node",
+        confirm=_CONFIRM,
+    ),
+)
+FOR_CRASH: tuple[Remedy, ...] = (
+    _COLLECT,
+    Remedy(
+        Action.INSTALL_PACKAGE,
+        "Reinstall the driver's user-space libraries: a crash inside them mostly means mixed or damaged files.",
+        run=("ldconfig -p | grep libnvidia-ml", "dpkg -V 'libnvidia-compute-*'    # RHEL: rpm -Va 'nvidia-driver*'"),
+        interrupts="nothing that is already running",
+        confirm=_CONFIRM,
+    ),
+    _REBOOT,
+)
+FOR_UNLISTED: tuple[Remedy, ...] = (
+    Remedy(
+        Action.NONE,
+        "Read why the driver could not initialise this GPU.",
+        run=("journalctl -k -b --grep 'NVRM|Xid'",),
+        confirm=_CONFIRM,
+    ),
+    _REBOOT,
+    _RESEAT,
+)
