@@ -1,0 +1,1 @@
+"""Probes: the only code that touches a machine."""

@@ -1,0 +1,49 @@
+"""Reads what the driver itself serves through a child, so that a stuck driver costs a deadline and not the doctor."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from gpudoctor.probes.child import run_child
+from gpudoctor.probes.deadline import Deadline
+from gpudoctor.probes.files import LiveFiles
+
+READER = Path(__file__).with_name("file_reader.py")
+DRIVER_TREE = "/proc/driver/nvidia"
+SECONDS = 3.0
+"""Enough for hundreds of small files; a driver that needs longer for one is stuck on its own lock."""
+
+
+class DriverTree(Struct, frozen=True):
+    """One object for each path below /proc/driver/nvidia; `stuck_at` is the path whose reading did not return."""
+
+    lines: tuple[dict[str, Any], ...]
+    stuck_at: str | None
+
+
+def read_driver_tree(root: str, deadline: Deadline) -> DriverTree:
+    """Everything below /proc/driver/nvidia, up to the deadline."""
+    try:
+        place = LiveFiles(root).place(DRIVER_TREE, follow=True)
+    except OSError:
+        return DriverTree((), DRIVER_TREE)
+    if not os.path.isdir(place):
+        return DriverTree((), None)
+    end = run_child([sys.executable, "-I", "-S", str(READER), place, DRIVER_TREE], deadline.sooner(SECONDS))
+    lines = [said for line in end.stdout.split(b"\n") if (said := _decoded(line))]
+    if any("done" in said for said in lines):
+        return DriverTree(tuple(said for said in lines if "path" in said), None)
+    reading = [said["reading"] for said in lines if "reading" in said]
+    return DriverTree(tuple(said for said in lines if "path" in said), reading[-1] if reading else DRIVER_TREE)
+
+
+def _decoded(line: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,167 @@
+"""Asks NVML through the worker and turns its lines into an answer, whole or partial."""
+
+import importlib.util
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.facts.raw import Absent, Answer, Question
+from gpudoctor.probes.child import Abandoned, ChildEnd, run_child
+from gpudoctor.probes.deadline import Deadline
+from gpudoctor.probes.files import LiveFiles
+from gpudoctor.probes.tasks import StackWatch, Task, tasks_named
+
+WORKER = Path(__file__).with_name("nvml_worker.py")
+WORKER_COMM = "gpudoctor-nvml"
+STILL_SECONDS = 2.5
+"""How long an earlier run's worker is watched before it is called stuck; longer than what a fact calls hung."""
+
+LIBRARY_DIRECTORIES = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/lib/wsl/lib",
+    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+    "/run/nvidia/driver/usr/lib/aarch64-linux-gnu",
+    "/run/nvidia/driver/usr/lib64",
+)
+"""Where libnvidia-ml.so.1 lies below a root: distribution packages, runfile, and the GPU Operator's driver container."""
+
+
+def ask_nvml(question: Question, deadline: Deadline, root: str) -> Answer:
+    """NVML's answers by the deadline, less the second that the rest of the run needs."""
+    deadline = Deadline(max(0.1, deadline.remaining - 1.0))
+    while True:
+        stuck = _earlier_worker(deadline)
+        if stuck is not None:
+            return stuck
+        try:
+            arguments = _arguments(question, deadline, root)
+            if isinstance(arguments, Answer):
+                return arguments
+            end = run_child([sys.executable, "-I", "-S", str(WORKER), json.dumps(arguments)], deadline)
+        except OSError as error:
+            return _failure("unavailable", f"the worker could not be started: {error}")
+        lines = _lines(end.stdout)
+        if not any("busy" in line for line in lines):
+            return _answer(end, lines)
+
+
+def _arguments(question: Question, deadline: Deadline, root: str) -> dict[str, Any] | Answer:
+    binding = importlib.util.find_spec("pynvml")
+    if binding is None or binding.origin is None:
+        return _failure("unavailable", "the Python module pynvml is not installed")
+    arguments: dict[str, Any] = {
+        **question.arguments,
+        "import_paths": [str(Path(binding.origin).parent)],
+        "seconds": deadline.remaining,
+    }
+    if root != "/":
+        library = _library_below(root)
+        if library is None:
+            return Answer(
+                data={"init": 12, "said": f"libnvidia-ml.so.1 is in none of {', '.join(LIBRARY_DIRECTORIES)}"}
+            )
+        arguments["library"] = library
+    return arguments
+
+
+def _library_below(root: str) -> str | None:
+    files = LiveFiles(root)
+    for directory in LIBRARY_DIRECTORIES:
+        path = f"{directory}/libnvidia-ml.so.1"
+        if not isinstance(files.entry(path, follow=True), Absent):
+            return files.place(path, follow=True)
+    return None
+
+
+def _failure(why: str, detail: str) -> Answer:
+    return Answer(data={}, error={"why": why, "detail": detail})
+
+
+def _earlier_worker(deadline: Deadline) -> Answer | None:
+    """Wait for a worker of another run; None when there is none any more, an answer when it is stuck or does not end."""
+    watches: dict[int, StackWatch] = {}
+    while True:
+        alive = list(tasks_named(WORKER_COMM, owners=(0, os.getuid())))
+        if not alive:
+            return None
+        for task in alive:
+            watch = watches.setdefault(task.pid, StackWatch(task.pid))
+            watch.look()
+            still = task.state == "D" and watch.unchanged_seconds >= STILL_SECONDS
+            if still or deadline.remaining <= 0:
+                return Answer(
+                    data={},
+                    error={"why": "timed-out"},
+                    stopped_at="an earlier run's worker",
+                    worker=_worker(Abandoned(task, watch.unchanged_seconds), earlier=True),
+                )
+        time.sleep(min(0.2, max(0.01, deadline.remaining)))
+
+
+def _worker(abandoned: Abandoned, *, earlier: bool) -> dict[str, Any]:
+    task: Task = abandoned.task
+    return {
+        "pid": task.pid,
+        "state": task.state,
+        "stack": task.stack,
+        "stack_unchanged_seconds": abandoned.stack_unchanged_seconds,
+        "earlier": earlier,
+    }
+
+
+def _answer(end: ChildEnd, lines: list[dict[str, Any]]) -> Answer:
+    data: dict[str, Any] = {}
+    calling: str | None = None
+    error: dict[str, Any] | None = None
+    done = False
+    for line in lines:
+        calling = line.get("calling", calling)
+        error = line.get("error", error)
+        done = done or "done" in line
+        data.update(line.get("set", {}))
+        if "device" in line:
+            data.setdefault("devices", []).append(line["device"])
+    if end.abandoned is not None:
+        # A worker that has said everything can still hang in closing the device nodes.
+        stopped_at = "its exit" if done or error else calling
+        worker = _worker(end.abandoned, earlier=False)
+        return Answer(data, error={"why": "timed-out"}, stopped_at=stopped_at, worker=worker)
+    if error is not None or done:
+        return Answer(data=data, error=error)
+    return Answer(data, error={"why": "crashed", **_how_it_ended(end)}, stopped_at=calling)
+
+
+def _how_it_ended(end: ChildEnd) -> dict[str, Any]:
+    said = end.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
+    detail = {"detail": said[-1]} if said else {}
+    if end.exit is not None and end.exit < 0:
+        return {"signal": _signal_name(-end.exit), **detail}
+    return {"exit": f"exit status {end.exit}", **detail}
+
+
+def _signal_name(number: int) -> str:
+    """Real-time signals have no name of their own."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _lines(output: bytes) -> list[dict[str, Any]]:
+    """The worker's lines; one cut off by its end is dropped, and so is what a library printed."""
+    lines = []
+    for line in output.split(b"\n"):
+        try:
+            said = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(said, dict):
+            lines.append(said)
+    return lines

@@ -1,0 +1,104 @@
+"""The live node, optionally below a root directory that holds the host's proc, sys and dev."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudoctor.facts.raw import Absent, Answer, CommandOutput, Entry, Gate, Listing, Log, SourceKind, TextFile, trouble
+from gpudoctor.probes.commands import run_command
+from gpudoctor.probes.deadline import Deadline
+from gpudoctor.probes.files import LiveFiles
+from gpudoctor.probes.guarded import DRIVER_TREE, DriverTree, read_driver_tree
+from gpudoctor.probes.kernel_log import read_kernel_log
+from gpudoctor.probes.nvml import ask_nvml
+from gpudoctor.sources.errors import SourceError
+from gpudoctor.sources.recorded import Record, RecordedNode, Tree
+from gpudoctor.verdicts import Unread, Why
+
+
+class Live:
+    """The raw interface over a running node."""
+
+    def __init__(self, deadline: Deadline, root: str = "/") -> None:
+        """Raises SourceError when `root` does not hold a host's proc, sys and dev."""
+        self.root = root if root == "/" else str(Path(root).resolve())
+        for needed in ("proc", "sys", "dev") if self.root != "/" else ():
+            if not Path(self.root, needed).is_dir():
+                raise SourceError(
+                    f"{root}: has no {needed}: --root needs a directory that holds the host's proc, sys and dev"
+                )
+        self.kind = SourceKind.LIVE if self.root == "/" else SourceKind.ROOT
+        self.uid: int | None = os.geteuid()
+        self.deadline = deadline
+        self.files = LiveFiles(self.root)
+        self._driver_tree: RecordedNode | None = None
+
+    def read(self, path: str) -> TextFile | Absent | Unread:
+        """The text of a file."""
+        return self._reader(path).read(path)
+
+    def entry(self, path: str, *, follow: bool = False) -> Entry | Absent | Unread:
+        """What is at a path."""
+        return self._reader(path).entry(path, follow=follow)
+
+    def listing(self, path: str) -> Listing | Absent | Unread:
+        """The names in a directory."""
+        return self._reader(path).listing(path)
+
+    def command(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> CommandOutput | Absent | Unread:
+        """A command of this node; below a root nothing is run, its programs are not ours to start."""
+        if self.kind is SourceKind.ROOT:
+            return Unread(
+                Why.WITHHELD, " ".join(argv), "commands are not run below --root", would_need="a run on the node itself"
+            )
+        return run_command(argv, self.deadline.sooner(seconds))
+
+    def log(self, name: str) -> Log | Unread:
+        """The kernel log; other logs are not read yet."""
+        if name != "kernel.log":
+            return Unread(Why.NOT_RECORDED, name, "this gpudoctor does not read it live")
+        return read_kernel_log(self.root, self.deadline)
+
+    def answer(self, name: str, gate: Gate) -> Answer | Unread:
+        """What an API answers, behind its gate. A closed gate is an answer too: a recording must hold it."""
+        question = gate()
+        if isinstance(question, Unread):
+            return Answer(data={}, error={"why": "withheld", "detail": question.detail})
+        if name != "nvml":
+            raise KeyError(name)
+        return ask_nvml(question, self.deadline, self.root)
+
+    @property
+    def driver_tree(self) -> RecordedNode:
+        """What the driver serves below /proc/driver/nvidia, read once in a child."""
+        if self._driver_tree is None:
+            self._driver_tree = _DriverTreeNode(read_driver_tree(self.root, self.deadline))
+        return self._driver_tree
+
+    def _reader(self, path: str) -> LiveFiles | RecordedNode:
+        return self.driver_tree if path == DRIVER_TREE or path.startswith(DRIVER_TREE + "/") else self.files
+
+
+class _DriverTreeNode(RecordedNode):
+    """The driver's files as the reader child saw them; what it did not reach was not readable in time."""
+
+    def __init__(self, seen: DriverTree) -> None:
+        tree = Tree()
+        for said in seen.lines:
+            tree.put(said["path"], _record(said))
+        if seen.stuck_at is not None:
+            tree.put(seen.stuck_at, Record(error="ETIMEDOUT"))
+        super().__init__(tree, complete=() if seen.stuck_at else (DRIVER_TREE,))
+
+    def unrecorded(self, path: str) -> Absent | Unread:
+        """The reader never came to it."""
+        return trouble(path, "ETIMEDOUT")
+
+
+def _record(said: dict[str, Any]) -> Record:
+    if "error" in said:
+        return Record(error=said["error"])
+    fields = {name: said[name] for name in ("path", "type", "mode", "to") if name in said}
+    return Record(entry=msgspec.convert(fields, Entry), text=said.get("text"))
