@@ -1,0 +1,220 @@
+"""Driver and CUDA: does the driver's management library answer?"""
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.chain import Link
+from gpudoctor.facts.desk import Reading
+from gpudoctor.facts.driver import NvidiaModule
+from gpudoctor.facts.kernel_log import KernelLog
+from gpudoctor.facts.nvml import Nvml, NvmlDevice, NvmlError, normal_address
+from gpudoctor.facts.pci import PciGpu, PciGpus
+from gpudoctor.knowledge import nvml_errors
+from gpudoctor.knowledge.nvml_remedies import FOR_CODE, FOR_CRASH, FOR_HANG, FOR_UNLISTED, OTHERWISE
+from gpudoctor.registry import check
+from gpudoctor.verdicts import (
+    NODE,
+    AboutSubject,
+    Breaks,
+    Cited,
+    Evidence,
+    Fail,
+    Pass,
+    Subject,
+    SubjectKind,
+    Unknown,
+    Unread,
+    Verdict,
+    Verdicts,
+    Why,
+)
+
+_API_MISMATCH = re.compile(r"NVRM: API mismatch: ")
+_HUNG_TASK = re.compile(
+    r"INFO: task \S{0,64}nvidia\S{0,64} blocked for more than \d+ seconds|INFO: task gpudoctor-nvml:"
+)
+_XID = re.compile(r"NVRM: Xid \(PCI:")
+
+KILLED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
+"""Signals that a library does not raise in its own process: somebody else ended the worker, for example the OOM killer."""
+
+
+@check(
+    "driver-cuda.nvml-answers",
+    link=Link.DRIVER_CUDA,
+    over=PciGpus,
+    needs={Link.DEVICE_NODES},
+    essential=True,
+    title="NVML answers for every GPU",
+)
+def nvml_answers(
+    gpus: PciGpus, nvml: Reading[Nvml], module: Reading[NvidiaModule], log: Reading[KernelLog]
+) -> Verdicts:
+    """nvidia-smi, monitoring and the device plugin all ask NVML; what it does not list, nobody can schedule.
+
+    Asked in a child process that is given up at the deadline, or read from a recording. A call that never returns is a hang only
+    when the child sleeps uninterruptibly with an unmoving kernel stack, or the kernel itself reports a hung task; otherwise it
+    may be slow: without persistence, initialising eight GPUs takes up to 40 seconds. Error 18 (library and module differ) and
+    12 (no library) are faults of the user space, 9 of the module; 999 on the host is the driver's, in a container mostly a
+    device cgroup's. A GPU held by another driver is missing here as a consequence.
+    """
+    if isinstance(nvml, Unread):
+        for gpu in gpus:
+            yield nvml.about(gpu)
+        return
+    context = _Context(gpus, nvml, module, log)
+    for gpu in gpus:
+        yield context.judge(gpu)
+    yield from context.not_on_the_bus()
+    yield from context.about_the_whole()
+
+
+class _Context:
+    """One run's NVML answers with what else throws light on them."""
+
+    def __init__(self, gpus: PciGpus, nvml: Nvml, module: Reading[NvidiaModule], log: Reading[KernelLog]) -> None:
+        self.gpus = gpus
+        self.nvml = nvml
+        self.module = module
+        self.log = log
+
+    def judge(self, gpu: PciGpu) -> Verdict:
+        """The verdict on one GPU: what was answered for it, else why there is no answer."""
+        nvml = self.nvml
+        device = nvml.device(gpu.address)
+        if nvml.init is not None and nvml.init != nvml_errors.SUCCESS:
+            return self._init_failed(gpu, nvml.init)
+        if device is not None and not (device.error and device.error.code == nvml_errors.NOT_FOUND):
+            return self._listed(gpu, device)
+        if nvml.count_error is not None:
+            return self._failed(gpu, nvml.count_error, nvml.cite("count"))
+        if nvml.failure is not None:
+            return self._stopped(gpu, nvml.stopped_at or "the first call")
+        return self._unlisted(gpu)
+
+    def _listed(self, gpu: PciGpu, device: NvmlDevice) -> Verdict:
+        if device.error is not None:
+            return self._failed(gpu, device.error, device.cite("error"))
+        if self.nvml.init is None or device.uuid is None:
+            return Unknown(
+                gpu, Why.NOT_ANSWERED, "NVML's answer is incomplete: it has no UUID or no result of nvmlInit"
+            )
+        return Pass(gpu, f"NVML index {device.index}", device.cite("uuid"))
+
+    def _unlisted(self, gpu: PciGpu) -> Verdict:
+        """Not among the answers: left alone on purpose, not asked about, or really not there."""
+        nvml = self.nvml
+        if gpu.sleeps:
+            summary = "not active: asking NVML about it would wake it up"
+            return Unknown(gpu, Why.WITHHELD, summary, gpu.cite("runtime_status"), would_need="the GPU in use")
+        if (
+            nvml.init is None
+            or nvml.count is None
+            or len(self._answered) < nvml.count
+            or isinstance(gpu.driver, Unread)
+        ):
+            return Unknown(gpu, Why.NOT_ANSWERED, f"{nvml.via} was not answered, or not asked, about this GPU")
+        evidence = nvml.cite("count") + gpu.cite("driver") + tuple(self._xids(gpu))
+        summary = f"NVML lists {nvml.count} GPUs, not this one"
+        return Fail(gpu, summary, evidence, FOR_UNLISTED, Breaks.SUBJECT, cause="nvml-unlisted")
+
+    @property
+    def _answered(self) -> list[NvmlDevice]:
+        """The devices NVML knows."""
+        devices = self.nvml.devices
+        return [device for device in devices if not (device.error and device.error.code == nvml_errors.NOT_FOUND)]
+
+    def _init_failed(self, gpu: PciGpu, code: int) -> Verdict:
+        return self._refused(gpu, "NVML does not start", code, self.nvml.cite("init") + tuple(self._around(code)))
+
+    def _failed(self, gpu: PciGpu, error: NvmlError, evidence: Cited) -> Verdict:
+        return self._refused(gpu, "NVML does not answer", error.code, evidence + tuple(self._xids(gpu)))
+
+    def _refused(self, gpu: PciGpu, what: str, code: int, evidence: Cited) -> Verdict:
+        summary = f"{what}: {nvml_errors.describe(code)}"
+        if code == nvml_errors.NO_PERMISSION:
+            return Unknown(gpu, Why.NO_PERMISSION, summary, evidence, would_need="root")
+        return Fail(gpu, summary, evidence, FOR_CODE.get(code, OTHERWISE), Breaks.SUBJECT, cause=f"nvml-{code}")
+
+    def _stopped(self, gpu: PciGpu, at: str) -> Verdict:
+        """The worker crashed, hung or ran out of time before it came to this GPU, or at it."""
+        if not self._stopped_at(gpu):
+            return Unknown(gpu, Why.TIMED_OUT, f"not reached: NVML stopped at {at}", self.nvml.cite("stopped_at"))
+        return self._ended(gpu, at, Breaks.SUBJECT)
+
+    def _ended(self, about: AboutSubject, at: str, breaks: Breaks) -> Verdict:
+        if self.nvml.failure != "crashed":
+            return self._timed_out(about, at, breaks)
+        evidence = self.nvml.cite("stopped_at")
+        if self.nvml.ended_by in KILLED_FROM_OUTSIDE:
+            summary = f"the worker was ended from outside by {self.nvml.ended_by} in {at}, perhaps for lack of memory"
+            return Unknown(about, Why.NOT_ANSWERED, summary, evidence)
+        summary = f"NVML ended its process with {self.nvml.ended_by} in {at}"
+        return Fail(about, summary, evidence, FOR_CRASH, breaks, cause="nvml-crashed")
+
+    def _stopped_at(self, gpu: PciGpu) -> bool:
+        """Whether the interrupted call was about this GPU: about all of them before counting, else about one.
+
+        A call by index says which one only if the GPUs answered so far are the first ones in the order of addresses.
+        """
+        call = re.search(r"\(([0-9A-Fa-f:.]+)\)", self.nvml.stopped_at or "")
+        if self.nvml.count is None or call is None:
+            return True
+        if not call[1].isdecimal():
+            return normal_address(call[1]) == gpu.address
+        answered = [device.address for device in self.nvml.devices]
+        held = [other.address for other in self.gpus if other.driver == "nvidia"]
+        told = self.gpus.unlisted is None and not any(isinstance(other.driver, Unread) for other in self.gpus)
+        index = int(call[1])
+        return told and held[: index + 1] == [*answered, gpu.address]
+
+    def _timed_out(self, about: AboutSubject, at: str, breaks: Breaks) -> Verdict:
+        worker = self.nvml.worker
+        evidence = self.nvml.cite("stopped_at", "worker")
+        # The kernel's word that some task hangs in the driver counts only while the worker itself sleeps uninterruptibly.
+        hung_tasks = self._lines(_HUNG_TASK, "blocked for more than") if worker is None or worker.state == "D" else []
+        if (worker is not None and worker.stands_still) or hung_tasks:
+            who = f"PID {worker.pid} in state {worker.state}" if worker else "a task"
+            left = ", left behind by an earlier run" if worker and worker.earlier else ""
+            summary = f"NVML hangs in {at}: {who} sleeps uninterruptibly in the driver{left}"
+            evidence += tuple(hung_tasks[-2:]) + tuple(self._lines(_XID, "NVRM: Xid")[-1:])
+            return Fail(about, summary, evidence, FOR_HANG, breaks, cause="nvml-hangs")
+        summary = f"NVML gave no answer in {at} before the deadline, but does not stand still: it may be slow"
+        why = Why.SLOW_INIT if worker is not None else Why.TIMED_OUT
+        return Unknown(about, why, summary, evidence, would_need="a longer --deadline")
+
+    def not_on_the_bus(self) -> Iterator[Verdict]:
+        """Devices that NVML answers for although sysfs does not show them: one of the two views is partial."""
+        listed = {gpu.address for gpu in self.gpus}
+        for device in self.nvml.devices:
+            if device.address is not None and device.address not in listed:
+                gpu = Subject(SubjectKind.GPU, device.address)
+                summary = "NVML lists this GPU, the PCI bus in sysfs does not: one of the two is seen in part only"
+                yield Unknown(gpu, Why.UNREADABLE, summary, device.cite("uuid"), would_need="a view of the whole node")
+
+    def about_the_whole(self) -> Iterator[Verdict]:
+        """What the answers for single GPUs do not tell: a worker that did not end, a count that does not fit."""
+        nvml = self.nvml
+        if nvml.failure is not None and all(nvml.device(gpu.address) for gpu in self.gpus):
+            yield self._ended(NODE, nvml.stopped_at or "its exit", Breaks.NOTHING)
+        asleep = any(gpu.sleeps for gpu in self.gpus)
+        if nvml.failure is None and nvml.count is not None and not asleep and nvml.count != len(self._answered):
+            summary = f"NVML counts {nvml.count} GPUs and answers for {len(self._answered)}"
+            yield Unknown(NODE, Why.UNREADABLE, summary, nvml.cite("count"))
+
+    def _around(self, code: int) -> Iterator[Evidence]:
+        """What else bears on a failed start: the loaded version, and the kernel's complaint about a client of another one."""
+        if code in (nvml_errors.LIB_RM_VERSION_MISMATCH, nvml_errors.LIBRARY_NOT_FOUND):
+            if isinstance(self.module, NvidiaModule):
+                yield from self.module.cite("version")
+            yield from self._lines(_API_MISMATCH, "API mismatch")[-1:]
+
+    def _xids(self, gpu: PciGpu) -> list[Evidence]:
+        """The last Xid of this GPU, and the driver's plain word that it is gone; Xid lines name it without the function."""
+        slot = gpu.address.rpartition(".")[0]
+        xid = re.compile(rf"NVRM: Xid \(PCI:{re.escape(slot)}")
+        fallen = re.compile(rf"NVRM: GPU (?:at )?(?:PCI:)?{re.escape(slot)}\S*: GPU has fallen off the bus")
+        return self._lines(xid, slot)[-1:] + self._lines(fallen, slot)[-1:]
+
+    def _lines(self, pattern: "re.Pattern[str]", anchor: str) -> list[Evidence]:
+        return [] if isinstance(self.log, Unread) else self.log.lines(pattern, anchor)
