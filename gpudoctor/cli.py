@@ -1,0 +1,70 @@
+"""The command line: parse, choose the source and the renderer, give the exit code. stdout is the report, stderr the talk."""
+
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+from gpudoctor.cli_parser import parse
+from gpudoctor.config import ConfigError
+from gpudoctor.exits import ExitCode
+from gpudoctor.registry import RegistryError
+from gpudoctor.sources.errors import SourceError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; a problem of the doctor itself is one line on stderr and 3."""
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    from gpudoctor import commands
+
+    try:
+        status = commands.COMMANDS[options.command](options)
+        sys.stdout.flush()
+    except (ConfigError, SourceError, RegistryError) as error:
+        return _complain(str(error))
+    except BrokenPipeError:
+        return _reader_has_gone()
+    except KeyboardInterrupt:
+        return _complain("interrupted")
+    except OSError as error:
+        return _complain(f"cannot go on: {error.filename or 'writing the report'}: {error.strerror or error}", error)
+    # Whatever else happens is our own bug; it must look neither like a broken nor like a healthy GPU.
+    except Exception as error:
+        said = f"gpudoctor itself failed: {type(error).__name__}: {error} (please report it; GPUDOCTOR_DEBUG=1 shows where)"
+        return _complain(said, error)
+    return int(status)
+
+
+def _complain(message: str, error: BaseException | None = None) -> int:
+    """One line on stderr, whatever it holds; a stderr that is closed or full changes nothing about the exit code."""
+    import os
+
+    line = message.encode("ascii", "backslashreplace").decode()
+    line = " ".join("".join(character if character.isprintable() else " " for character in line).split())
+    try:
+        if error is not None and os.environ.get("GPUDOCTOR_DEBUG"):
+            import traceback
+
+            traceback.print_exception(error)
+        sys.stderr.write(f"gpudoctor: {line}\n")
+        sys.stderr.flush()
+    except (OSError, AttributeError, ValueError):
+        pass
+    _let_go(sys.stdout)
+    return int(ExitCode.UNKNOWN)
+
+
+def _reader_has_gone() -> int:
+    """`gpudoctor | head` is no error of ours; leave without Python's own complaint at shutdown."""
+    _let_go(sys.stdout)
+    return int(ExitCode.UNKNOWN)
+
+
+def _let_go(stream: TextIO | None) -> None:
+    """Drop what could not be written, so that Python does not try again when it ends, and fail then."""
+    import os
+
+    try:
+        if stream is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):
+        pass

@@ -1,0 +1,160 @@
+"""The argument parser."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from gpudoctor import __version__
+from gpudoctor.config import nearest
+from gpudoctor.exits import ExitCode
+
+FORMATS = ("terminal", "json")
+EXIT_CODES = (
+    "exit codes of run: 0 all well, 1 something deserves attention, 2 a link is broken, 3 could not tell or bad usage"
+)
+
+ROOT_HELP = "this node, its proc, sys and dev being below DIR"
+
+
+class _Parser(argparse.ArgumentParser):
+    """A usage error is 3: scripts take argparse's own 2 for a broken GPU."""
+
+    def error(self, message: str) -> NoReturn:
+        """One line, then exit."""
+        sys.stderr.write(f"{self.prog}: {' '.join(message.split())}\n")
+        sys.exit(int(ExitCode.UNKNOWN))
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse; `run` is the command when none is named. Exits for --help, --version and usage errors.
+
+    Only the chosen command's parser is built: argparse takes longer to build one than the doctor to read a node.
+    """
+    words = list(arguments)
+    if not words or (words[0].startswith("-") and words[0] not in ("-h", "--help", "--version")):
+        words.insert(0, "run")
+    if words[0] not in COMMANDS:
+        return _top().parse_args(words)
+    name = words.pop(0)
+    parser = _Parser(
+        prog=f"gpudoctor {name}", description=COMMANDS[name][0], epilog=EXIT_CODES if name == "run" else None
+    )
+    COMMANDS[name][1](parser)
+    options = parser.parse_args(words)
+    options.command = name
+    return options
+
+
+def _top() -> argparse.ArgumentParser:
+    """The parser for --help, --version and words that are no command."""
+    width = max(len(name) for name in COMMANDS)
+    listed = "\n".join(f"  {name:{width}}  {purpose}" for name, (purpose, _) in COMMANDS.items())
+    parser = _Parser(
+        prog="gpudoctor",
+        usage="gpudoctor [COMMAND] [OPTIONS]",
+        description="Which link of this node's GPU chain is broken, how do we know, and what is the next safe step?",
+        epilog=f"commands (each has its own --help):\n{listed}\n\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"gpudoctor {__version__}")
+    parser.add_argument("command", metavar="COMMAND", type=_no_command, help=argparse.SUPPRESS)
+    return parser
+
+
+def _no_command(word: str) -> str:
+    raise argparse.ArgumentTypeError(f"there is no command {word!r}{nearest(word, tuple(COMMANDS))}")
+
+
+def _source_options(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--node",
+        metavar="SOURCE",
+        help="diagnose a recording instead: a snapshot directory, a plain root directory, nvidia-bug-report.log[.gz]",
+    )
+    source.add_argument("--root", metavar="DIR", default="/", help=ROOT_HELP)
+    _live_options(parser)
+
+
+def _live_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--deadline", metavar="SECONDS", type=_seconds, default=30.0, help="the run is over by then (default 30)"
+    )
+    parser.add_argument("--config", metavar="FILE", help="a configuration file that overrides the others")
+
+
+def _seconds(word: str) -> float:
+    seconds = float(word)
+    if not 0 < seconds <= 3600:
+        raise argparse.ArgumentTypeError("must be between 0 and 3600")
+    return seconds
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    _source_options(parser)
+    parser.add_argument("--format", choices=FORMATS, default="terminal", help="what stdout shows (default terminal)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="[FORMAT=]FILE",
+        action="append",
+        default=[],
+        help="write the report to a file as well; repeatable",
+    )
+    parser.add_argument("--link", action="append", default=[], help="report only checks of this link; repeatable")
+    parser.add_argument("--check", action="append", default=[], metavar="ID", help="report only this check; repeatable")
+    parser.add_argument("--skip", action="append", default=[], metavar="ID", help="leave this check out; repeatable")
+    _look_options(parser)
+
+
+def _look_options(parser: argparse.ArgumentParser) -> None:
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="show evidence of every finding; -vv also identities and times",
+    )
+    amount.add_argument("-q", "--quiet", action="store_true", help="one line")
+    parser.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="default auto: honours NO_COLOR, CLICOLOR, TERM=dumb",
+    )
+    parser.add_argument("--ascii", action="store_true", help="no characters beyond ASCII")
+
+
+def _record(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="a new or empty directory")
+    parser.add_argument(
+        "--raw", action="store_true", help="keep host name, addresses and serials (the only mode so far)"
+    )
+    parser.add_argument("--root", metavar="DIR", default="/", help=ROOT_HELP)
+    _live_options(parser)
+
+
+def _checks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--link", action="append", default=[], help="only checks of this link; repeatable")
+    parser.add_argument("--format", choices=FORMATS, default="terminal")
+
+
+def _explain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="CHECK-ID", help="a check's id, as `gpudoctor checks` lists it")
+    parser.add_argument("--format", choices=FORMATS, default="terminal")
+
+
+def _schema(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("json",), default="json")
+
+
+COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "run": ("diagnose this node or a recording (the default command)", _run),
+    "record": ("run and keep every raw answer as a snapshot", _record),
+    "checks": ("list the checks", _checks),
+    "explain": ("what a check asks, why, and what it is confused with", _explain),
+    "schema": ("the JSON Schema of the report", _schema),
+}
+"""Each command's purpose and what adds its options."""

@@ -1,0 +1,179 @@
+"""The commands of the command line, each a function from parsed options to an exit code."""
+
+import argparse
+import datetime
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from gpudoctor.config import Config, ConfigError, from_json, nearest
+from gpudoctor.exits import ExitCode
+from gpudoctor.facts.raw import Raw
+from gpudoctor.registry import Check, Registry, built_in
+from gpudoctor.report import Report
+from gpudoctor.run import Selection, run
+from gpudoctor.sources.errors import SourceError
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """`gpudoctor run`."""
+    registry = built_in()
+    outputs = [_output(word) for word in options.output]
+    raw, config, now = _source(options, registry)
+    selection = Selection(tuple(options.link), tuple(options.check), tuple(options.skip))
+    report = run(raw, config, registry, selection, now)
+    for form, path in outputs:
+        _write(path, _render(report, form, options, file=True))
+    _say(_render(report, options.format, options, file=False))
+    return report.exit_code
+
+
+def record_command(options: argparse.Namespace) -> int:
+    """`gpudoctor record`."""
+    from gpudoctor.probes.deadline import Deadline
+    from gpudoctor.sources.config_files import load_config
+    from gpudoctor.sources.live import Live
+    from gpudoctor.sources.recorder import Recorder
+
+    if not options.raw:
+        raise ConfigError("record cannot redact yet: pass --raw to keep host name, addresses and serials as they are")
+    registry = built_in()
+    config = load_config(options.root, registry.ids, options.config)
+    recorder = Recorder(Live(Deadline(options.deadline), options.root))
+    report = run(recorder, config, registry, Selection(), recorder.recorded_at)
+    recorder.write(Path(options.output), config)
+    print(f"gpudoctor: wrote {options.output} (verdict: {report.verdict.value})", file=sys.stderr)
+    return ExitCode.OK
+
+
+def checks_command(options: argparse.Namespace) -> int:
+    """`gpudoctor checks`."""
+    registry = built_in()
+    wanted = Selection(links=tuple(options.link)).wanted(registry)
+    chosen = [check for check in registry if check.id in wanted]
+    if options.format == "json":
+        _print_json([_catalogue_entry(check) for check in chosen])
+        return ExitCode.OK
+    width = max((len(check.id) for check in chosen), default=0)
+    for check in chosen:
+        essential = "  (essential)" if check.essential else ""
+        sys.stdout.write(f"{check.id:{width}}  {check.title}{essential}\n")
+    return ExitCode.OK
+
+
+def explain_command(options: argparse.Namespace) -> int:
+    """`gpudoctor explain`."""
+    registry = built_in()
+    check = registry.get(options.id)
+    if check is None:
+        raise ConfigError(f"there is nothing to explain under {options.id!r}{nearest(options.id, registry.ids)}")
+    if options.format == "json":
+        _print_json(_catalogue_entry(check))
+        return ExitCode.OK
+    needs = ", ".join(sorted(link.value for link in check.needs)) or "nothing"
+    over = check.over.__name__ if check.over else "the node"
+    sys.stdout.write(
+        f"{check.id}\n{check.title}\n\nlink: {check.link.value}   asked over: {over}   presupposes: {needs}\n\n{check.doc}\n"
+    )
+    return ExitCode.OK
+
+
+def schema_command(options: argparse.Namespace) -> int:
+    """`gpudoctor schema`."""
+    from gpudoctor.report import json_schema
+
+    _print_json(json_schema())
+    return ExitCode.OK
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "run": run_command,
+    "record": record_command,
+    "checks": checks_command,
+    "explain": explain_command,
+    "schema": schema_command,
+}
+
+
+def _source(options: argparse.Namespace, registry: Registry) -> tuple[Raw, Config, datetime.datetime]:
+    """The source, the configuration in force for it, and its *now*."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    if options.node is None:
+        from gpudoctor.probes.deadline import Deadline
+        from gpudoctor.sources.config_files import load_config
+        from gpudoctor.sources.live import Live
+
+        return (
+            Live(Deadline(options.deadline), options.root),
+            load_config(options.root, registry.ids, options.config),
+            now,
+        )
+    from gpudoctor.sources.opening import open_source
+    from gpudoctor.sources.snapshot import Snapshot
+
+    node = open_source(options.node)
+    config = Config()
+    if isinstance(node, Snapshot) and node.manifest is not None:
+        now = node.manifest.recorded_at
+        config = from_json(node.manifest.config, f"{options.node}/snapshot.json", ())
+    if options.config is not None:
+        from gpudoctor.sources.config_files import read_config
+
+        config = read_config(options.config, registry.ids)
+    return node, config, now
+
+
+def _output(word: str) -> tuple[str, Path]:
+    """`[FORMAT=]FILE`; without a format the file's suffix decides."""
+    from gpudoctor.cli_parser import FORMATS
+
+    form, equals, path = word.partition("=")
+    if equals and form in FORMATS:
+        return form, Path(path)
+    suffix = {".json": "json", ".txt": "terminal"}.get(Path(word).suffix)
+    if suffix is None:
+        raise ConfigError(f"-o {word}: say which format, as in -o json={word}; known are {', '.join(FORMATS)}")
+    return suffix, Path(word)
+
+
+def _say(text: str) -> None:
+    if sys.stdout is None:
+        raise SourceError("there is no stdout to write the report to; use -o")
+    sys.stdout.write(text)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise SourceError(f"{path}: cannot write the report: {error.strerror}") from error
+
+
+def _render(report: Report, form: str, options: argparse.Namespace, *, file: bool) -> str:
+    if form == "json":
+        from gpudoctor.reports import json
+
+        return json.render(report)
+    from gpudoctor.reports import look, terminal
+
+    return terminal.render(report, look.Look.chosen(options, sys.stdout, file=file))
+
+
+def _print_json(value: object) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(value, indent=1) + "\n")
+
+
+def _catalogue_entry(check: Check) -> dict[str, object]:
+    return {
+        "id": check.id,
+        "link": check.link.value,
+        "title": check.title,
+        "essential": check.essential,
+        "over": check.over.__name__ if check.over else None,
+        "needs": sorted(link.value for link in check.needs),
+        "explained_by": list(check.explained_by),
+        "facts": [need.fact.__name__ for need in check.parameters],
+        "explanation": check.doc,
+    }

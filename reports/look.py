@@ -1,0 +1,63 @@
+"""How a terminal report should look: width, colour, character set, amount."""
+
+import argparse
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+from msgspec import Struct
+
+PIPE_WIDTH = 80
+NARROWEST = 30
+WIDEST = 1000
+_COLUMNS = re.compile(r"[1-9][0-9]{0,5}")
+
+
+class Look(Struct, frozen=True):
+    """Everything that the surroundings decide about a terminal report."""
+
+    width: int = PIPE_WIDTH
+    color: bool = False
+    ascii: bool = False
+    verbose: int = 0
+    quiet: bool = False
+
+    @classmethod
+    def chosen(cls, options: argparse.Namespace, stream: TextIO, *, file: bool) -> "Look":
+        """From options, environment and the stream; a report written to a file looks as in a pipe."""
+        is_terminal = stream.isatty() and not file
+        return cls(
+            width=_width(is_terminal, os.environ),
+            color=use_color("never" if file else options.color, is_terminal, os.environ),
+            ascii=options.ascii or not (file or _is_unicode(stream)),
+            verbose=options.verbose,
+            quiet=options.quiet,
+        )
+
+
+def use_color(wish: str, is_terminal: bool, environment: Mapping[str, str]) -> bool:
+    """The option wins, then NO_COLOR (no-color.org), CLICOLOR_FORCE, CLICOLOR (bixense.com/clicolors), then the terminal."""
+    if wish != "auto":
+        return wish == "always"
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+        return True
+    if environment.get("CLICOLOR") == "0" or environment.get("TERM") == "dumb":
+        return False
+    return is_terminal
+
+
+def _width(is_terminal: bool, environment: Mapping[str, str]) -> int:
+    if not is_terminal:
+        columns = environment.get("COLUMNS", "")
+        return min(max(NARROWEST, int(columns)), WIDEST) if _COLUMNS.fullmatch(columns) else PIPE_WIDTH
+    return min(max(NARROWEST, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns), WIDEST)
+
+
+def _is_unicode(stream: TextIO) -> bool:
+    encoding = getattr(stream, "encoding", None) or sys.getdefaultencoding()
+    return encoding.lower().replace("-", "").startswith("utf")

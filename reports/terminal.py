@@ -1,0 +1,297 @@
+"""The report for a person at a terminal: the verdict, the chain at a glance, then each root cause with evidence and remedy.
+
+Below its heading it prints identical bytes for identical nodes, so that tools which gather many nodes can fold them.
+"""
+
+import io
+import re
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gpudoctor.chain import Link
+from gpudoctor.diagnosis import label
+from gpudoctor.report import Finding, Overall, Report, Result, RootCause
+from gpudoctor.reports.look import Look
+from gpudoctor.verdicts import Evidence, Remedy, Status, SubjectKind
+
+_GLYPHS = {
+    Status.PASS: ("✔", "+", "OK", "green"),
+    Status.FAIL: ("✘", "x", "FAIL", "bold red"),
+    Status.WARN: ("!", "!", "WARN", "bold yellow"),
+    Status.UNKNOWN: ("?", "?", "UNKNOWN", "bold magenta"),
+    Status.BLOCKED: ("⊘", "-", "BLOCKED", "cyan"),
+    Status.SKIP: ("·", ".", "SKIPPED", "dim"),
+}
+_OVERALL = {
+    Overall.PASS: Status.PASS,
+    Overall.FAIL: Status.FAIL,
+    Overall.WARN: Status.WARN,
+    Overall.UNKNOWN: Status.UNKNOWN,
+}
+_LINK_ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.BLOCKED, Status.PASS, Status.SKIP)
+
+# What a terminal would act upon: C0 and C1 controls, and the marks that reorder text.
+_CONTROLS = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+NARROW = 60
+"""Below this width the chain at a glance shows statuses only; every finding is told in full further down."""
+
+LINK_WIDTH = 13
+BADGE_WIDTH = 9
+LABEL_WIDTH = 8
+MOST_SUBJECTS = 8
+MOST_EVIDENCE = 3
+
+
+def render(report: Report, look: Look) -> str:
+    """The report as text for a terminal, a pipe or a file."""
+    text = "\n".join(_quiet(report)) + "\n" if look.quiet else _Page(report, look).text()
+    return text.encode("ascii", "backslashreplace").decode() if look.ascii else text
+
+
+def clean(text: str) -> str:
+    """Text from a node without anything that a terminal would act upon."""
+    return _CONTROLS.sub(
+        lambda match: f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}", text
+    )
+
+
+def headline(report: Report) -> str:
+    """The verdict in a few words."""
+    fails = [cause for cause in report.root_causes if cause.status is Status.FAIL]
+    warns = len(report.root_causes) - len(fails)
+    match report.verdict:
+        case Overall.FAIL:
+            more = f", {_count(warns, 'warning')}" if warns else ""
+            return f"{_count(len(fails), 'root cause')}{more}"
+        case Overall.WARN:
+            return f"nothing is broken; {_count(warns, 'thing')} to look at"
+        case Overall.UNKNOWN:
+            seen = any(result.status is not Status.SKIP for result in report.results)
+            return (
+                "could not tell: something essential was not seen"
+                if seen
+                else "could not tell: no check applies to this node"
+            )
+        case Overall.PASS:
+            return f"{_count(sum(result.status is Status.PASS for result in report.results), 'check')} passed"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _quiet(report: Report) -> list[str]:
+    """One line, without anything that differs between like nodes."""
+    causes = "; ".join(f"{cause.check}: {cause.summary}" for cause in report.root_causes) or headline(report)
+    return [clean(f"{report.verdict.value.upper()} {causes}")]
+
+
+class _Page:
+    """One report being laid out."""
+
+    def __init__(self, report: Report, look: Look) -> None:
+        self.report = report
+        self.look = look
+        self.console = Console(
+            file=io.StringIO(),
+            width=look.width,
+            color_system="standard" if look.color else None,
+            force_terminal=look.color,
+            no_color=not look.color,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    def text(self) -> str:
+        """The whole page."""
+        self._heading()
+        self._chain()
+        for cause in self.report.root_causes:
+            self._root_cause(cause)
+        self._not_seen()
+        self._waived()
+        if self.look.verbose:
+            self._everything()
+        output = self.console.file
+        assert isinstance(output, io.StringIO)
+        return "\n".join(line.rstrip() for line in output.getvalue().split("\n"))
+
+    def _heading(self) -> None:
+        node = self.report.node
+        separator = " | " if self.look.ascii else " · "
+        parts = [
+            f"gpudoctor {self.report.tool.version}",
+            node.hostname or "unnamed node",
+            node.os,
+            node.kernel and f"kernel {node.kernel}",
+        ]
+        parts.append(node.driver_version and f"driver {node.driver_version}")
+        parts.append(f"{node.source} {self.report.started_at}")
+        self._print(Text(separator.join(clean(part) for part in parts if part), style="dim"))
+        self._print(Text())
+        status = _OVERALL[self.report.verdict]
+        self._print(Text.assemble(self._badge(status), "  ", (headline(self.report), "bold")))
+        self._print(Text())
+
+    def _chain(self) -> None:
+        details = self.look.width >= NARROW
+        rows = self._grid("  ", LINK_WIDTH, BADGE_WIDTH)
+        for link in Link:
+            results = [result for result in self.report.results if result.link is link]
+            if not results:
+                continue
+            worst = min(results, key=lambda result: _LINK_ORDER.index(result.status))
+            rows.add_row(
+                "", Text(link.value), self._badge(worst.status), Text(clean(self._glance(worst)) if details else "")
+            )
+        self.console.print(rows)
+
+    def _glance(self, result: Result) -> str:
+        if result.status is Status.BLOCKED:
+            return f"by {', '.join(sorted({finding.split('@')[0] for finding in result.blocked_by}))}"
+        if result.status is Status.UNKNOWN:
+            return f"({result.why}) {result.detail}"
+        worst = [finding for finding in result.findings if finding.status is result.status]
+        if worst and all(finding.caused_by for finding in worst):
+            causes = sorted({cause.split("@")[0] for finding in worst for cause in finding.caused_by})
+            return f"{result.detail} (follows from {', '.join(causes)})"
+        return result.detail
+
+    def _root_cause(self, cause: RootCause) -> None:
+        findings = [self.report.finding(finding_id) for finding_id in cause.findings]
+        self._print(Text())
+        self._titled(cause.status, Text(clean(cause.summary), style="bold"))
+        rows = self._grid("  ", LABEL_WIDTH)
+        rows.add_row("", Text("check"), Text(cause.check))
+        if len(cause.subjects) > 1:
+            rows.add_row("", Text("who"), Text(_some([subject.key for subject in cause.subjects], MOST_SUBJECTS)))
+        for number, evidence in enumerate(_distinct(findings)[: MOST_EVIDENCE if not self.look.verbose else None]):
+            rows.add_row("", Text("evidence" if number == 0 else ""), self._evidence(evidence))
+        if cause.consequence_ids:
+            rows.add_row("", Text("explains"), Text(_some(_check_counts(cause.consequence_ids), MOST_SUBJECTS)))
+        if possible := sorted({possible for finding in findings for possible in finding.possible_causes}):
+            rows.add_row("", Text("unseen"), Text("may come from: " + _some(possible, 3)))
+        self.console.print(rows)
+        for number, remedy in enumerate(findings[0].remedies):
+            self._remedy(remedy, first=number == 0)
+
+    def _evidence(self, evidence: Evidence) -> Text:
+        at = clean(f" at {evidence.at}") if evidence.at and self.look.verbose else ""
+        arrow = ": " if not evidence.shows.startswith("->") else " "
+        return Text.assemble((clean(evidence.where) + at, "cyan"), arrow, clean(evidence.shows))
+
+    def _remedy(self, remedy: Remedy, *, first: bool) -> None:
+        interrupts = "" if remedy.interrupts == "nothing" else f" (interrupts {remedy.interrupts})"
+        rows = self._grid("  ", LABEL_WIDTH)
+        rows.add_row(
+            "", Text("next" if first else "or", style="bold" if first else ""), Text(f"{remedy.say}{interrupts}")
+        )
+        self.console.print(rows)
+        if first or self.look.verbose:
+            for command in remedy.run:
+                # Commands are never wrapped: they are there to be copied.
+                self.console.print(Text(f"            $ {clean(command)}", style="green"), soft_wrap=True)
+            if remedy.confirm:
+                confirm = self._grid("  ", LABEL_WIDTH)
+                confirm.add_row("", Text("confirm"), Text(clean(remedy.confirm)))
+                self.console.print(confirm)
+
+    def _not_seen(self) -> None:
+        """What could not be told, each reason once: one unreadable path can blind many checks and subjects."""
+        unknown: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
+        for result in self.report.results:
+            first: dict[str, str] = {}
+            for finding in result.findings:
+                if finding.status is Status.UNKNOWN and not finding.caused_by and finding.why is not None:
+                    summary = first.setdefault(finding.why.value, finding.summary)
+                    unknown.setdefault((finding.why.value, summary), []).append((result.check, finding))
+        for (why, summary), found in unknown.items():
+            checks = ", ".join(dict.fromkeys(check for check, _ in found))
+            subjects = {finding.subject.id: finding.subject for _, finding in found}
+            nodes = all(subject.kind is SubjectKind.NODE for subject in subjects.values())
+            who = "" if nodes else f" {label(list(subjects.values()))}:"
+            alike = len({finding.summary for _, finding in found}) - 1
+            more = f" (and {alike} more like it)" if alike else ""
+            needed = f"; would need: {found[0][1].would_need}" if found[0][1].would_need else ""
+            self._print(Text())
+            self._titled(Status.UNKNOWN, Text(clean(f"{checks}:{who} {summary}{more} ({why}){needed}")))
+
+    def _waived(self) -> None:
+        for result in self.report.results:
+            for finding in result.findings:
+                if finding.waived is not None and finding.status in (Status.FAIL, Status.WARN, Status.UNKNOWN):
+                    until = f" until {finding.waived.until}" if finding.waived.until else ""
+                    self._print(Text())
+                    said = f"waived{until}: {finding.id}: {finding.summary} ({finding.waived.reason})"
+                    self._print(Text(clean(said), style="dim"))
+
+    def _everything(self) -> None:
+        self._print(Text())
+        for result in self.report.results:
+            self._print(Text.assemble(self._badge(result.status), f"  {result.check}: {result.title}"))
+            rows = self._grid("    ", BADGE_WIDTH)
+            for finding in result.findings:
+                rows.add_row(
+                    "", self._badge(finding.status), Text(clean(f"{label([finding.subject])}: {finding.summary}"))
+                )
+                for evidence in finding.evidence:
+                    rows.add_row("", Text(), self._evidence(evidence))
+            self.console.print(rows)
+        if self.look.verbose > 1:
+            self._print(Text(f"took {self.report.seconds:.3f} s, configuration {self.report.tool.config_digest}"))
+
+    def _titled(self, status: Status, text: Text) -> None:
+        row = Table.grid(padding=(0, 2, 0, 0))
+        row.add_column(width=BADGE_WIDTH)
+        row.add_column(overflow="fold")
+        row.add_row(self._badge(status), text)
+        self.console.print(row)
+
+    def _badge(self, status: Status) -> Text:
+        fancy, plain, word, style = _GLYPHS[status]
+        return Text(f"{plain if self.look.ascii else fancy} {word:7}", style=style)
+
+    def _grid(self, indent: str, *widths: int) -> Table:
+        """Columns of these widths behind an indentation, and one that takes the rest of the line."""
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(width=len(indent) - 2)
+        for width in widths:
+            grid.add_column(width=width)
+        grid.add_column(overflow="fold")
+        return grid
+
+    def _print(self, text: Text) -> None:
+        self.console.print(text)
+
+
+def _distinct(findings: Sequence[Finding]) -> list[Evidence]:
+    """Evidence of the first finding, then whatever others add that is not the same place of another subject."""
+    seen: dict[str, Evidence] = {}
+    for finding in findings:
+        for evidence in finding.evidence:
+            seen.setdefault(
+                evidence.where.replace(finding.subject.key, "*") + evidence.shows.replace(finding.subject.key, "*"),
+                evidence,
+            )
+    return list(seen.values())
+
+
+def _some(words: Sequence[str], most: int) -> str:
+    shown = [clean(word) for word in words[:most]]
+    return ", ".join(shown) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
+def _check_counts(finding_ids: Sequence[str]) -> list[str]:
+    counts: dict[str, int] = {}
+    for finding_id in finding_ids:
+        check = finding_id.split("@", 1)[0]
+        counts[check] = counts.get(check, 0) + 1
+    return [f"{check} ({_count(number, 'finding')})" for check, number in counts.items()]
