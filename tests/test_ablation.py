@@ -1,0 +1,164 @@
+"""Ablation: blind the doctor to one recorded path at a time and see that it neither alarms nor claims what it cannot know."""
+
+import datetime
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpudoctor.facts.raw import Answer, Log, error_name
+from gpudoctor.registry import built_in
+from gpudoctor.report import Finding, Report
+from gpudoctor.run import Selection, run
+from gpudoctor.sources.recorded import Record, RecordedNode, Tree
+from gpudoctor.testing import config_of, fixtures, node
+from gpudoctor.verdicts import Status, Unread, Why
+
+NODES = sorted(place.name for place in fixtures().iterdir() if place.is_dir())
+NOW = datetime.datetime(2026, 11, 29, tzinfo=datetime.timezone.utc)
+
+
+class Blinded(Tree):
+    """A tree of which one path, and all below it, cannot be seen; remembers what was looked at."""
+
+    def __init__(self, whole: Tree, hidden: str | None, error: str) -> None:
+        super().__init__()
+        self.whole = whole
+        self.memory: dict[str, Record | None] = whole.__dict__.setdefault("memory", {})
+        self.hidden = hidden
+        self.error = error
+        self.looked_at: set[str] = set()
+
+    def lookup(self, path: str) -> Record | None:
+        """The error at and below the hidden path, else what the whole tree says."""
+        if self.hidden is not None and (path == self.hidden or path.startswith(self.hidden + "/")):
+            return Record(error=self.error)
+        record = self._remembered(path)
+        if record is not None and record.error is None:
+            self.looked_at.add(path)
+        return record
+
+    def names(self, path: str) -> set[str]:
+        """The names of the whole tree."""
+        return self.whole.names(path)
+
+    def _remembered(self, path: str) -> Record | None:
+        """Hundreds of runs look at the same files: read each once."""
+        if path not in self.memory:
+            self.memory[path] = self.whole.lookup(path)
+        return self.memory[path]
+
+
+whole_node = functools.lru_cache(maxsize=1)(node)
+
+
+class BlindedNode(RecordedNode):
+    """A recorded node seen through a blinded tree, and perhaps without one of its logs or answers."""
+
+    def __init__(self, name: str, hidden: str | None = None, error: str = "EACCES") -> None:
+        whole = whole_node(name)
+        assert whole.manifest is not None
+        super().__init__(Blinded(whole.tree, hidden, error), complete=whole.manifest.complete, uid=whole.uid)
+        self.whole = whole
+        self.hidden = hidden
+        self.why = Why.NO_PERMISSION if error == "EACCES" else Why.NOT_RECORDED
+
+    def log(self, name: str) -> Log | Unread:
+        """The log, unless it is hidden."""
+        return Unread(self.why, name, "hidden") if self.hidden == name else self.whole.log(name)
+
+    def answer(self, name: str, gate: Any) -> Answer | Unread:
+        """The answer, unless it is hidden."""
+        return Unread(self.why, name, "hidden") if self.hidden == f"answers/{name}" else self.whole.answer(name, gate)
+
+
+def _run(blinded: BlindedNode) -> Report:
+    return run(blinded, config_of(blinded.whole), built_in(), Selection(), NOW)
+
+
+def _findings(report: Report) -> dict[str, Finding]:
+    return {finding.id: finding for result in report.results for finding in result.findings}
+
+
+def _alarms(report: Report) -> set[tuple[str, Status]]:
+    return {
+        (finding.id, finding.status)
+        for finding in _findings(report).values()
+        if finding.status in (Status.FAIL, Status.WARN)
+    }
+
+
+def _cited(evidence_path: str, whole: RecordedNode) -> Iterator[str]:
+    """The paths a citation stands on: as written and as resolved, with everything above each."""
+    for place in (evidence_path, *(whole._resolve(evidence_path, follow=follow) for follow in (False, True))):
+        if isinstance(place, str):
+            parts = place.strip("/").split("/")
+            yield from ("/" + "/".join(parts[: depth + 1]) for depth in range(len(parts)))
+
+
+def _still_citing(report: Report, hidden: str, whole: RecordedNode) -> list[str]:
+    citing = []
+    for finding in _findings(report).values():
+        if finding.status is not Status.PASS:
+            continue
+        for evidence in finding.evidence:
+            paths = set(_cited(evidence.where, whole)) if evidence.where.startswith("/") else set()
+            via_answer = hidden == "answers/nvml" and evidence.where.startswith("NVML")
+            if hidden in paths or via_answer or (hidden == "kernel.log" and evidence.where.startswith("kernel log")):
+                citing.append(f"{finding.id} cites {evidence.where}")
+    return citing
+
+
+def _candidates(name: str) -> list[str]:
+    """Every recorded thing that a run over the whole node looks at."""
+    blinded = BlindedNode(name)
+    _run(blinded)
+    assert isinstance(blinded.tree, Blinded)
+    return [*sorted(blinded.tree.looked_at - {"/"}), "kernel.log", "answers/nvml"]
+
+
+def _may_be_gone(before: Report, after: Report) -> bool:
+    """An absent thing may be missed loudly; and a sick GPU that nothing else mentions may really not be there."""
+    return any(result.status is Status.FAIL for result in (*before.results, *after.results))
+
+
+@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("error", ["EACCES", "ENOENT"])
+def test_blinding_neither_alarms_nor_leaves_a_claim(name: str, error: str) -> None:
+    whole = node(name)
+    before = _run(BlindedNode(name))
+    problems = []
+    for hidden in _candidates(name):
+        after = _run(BlindedNode(name, hidden, error))
+        new = _alarms(after) - _alarms(before)
+        # What blocks or explains less than before may now stand alone; only a new (check, subject, cause) is an alarm.
+        if error == "EACCES" and new:
+            problems.append(f"{hidden}: new alarm {sorted(new)}")
+        problems.extend(f"{hidden}: {citing}" for citing in _still_citing(after, hidden, whole))
+        vanished = set(_findings(before)) - set(_findings(after))
+        unsettled = {result.status for result in after.results} & {Status.UNKNOWN, Status.BLOCKED}
+        if vanished and not unsettled and not (error == "ENOENT" and _may_be_gone(before, after)):
+            problems.append(f"{hidden}: {sorted(vanished)} vanished and nothing turned unknown")
+        crashed = [finding.summary for finding in _findings(after).values() if finding.why is Why.CRASHED]
+        problems.extend(f"{hidden}: {summary}" for summary in crashed)
+    assert not problems, "\n".join(problems[:20])
+
+
+def test_ablation_covers_enough() -> None:
+    assert len(_candidates("h100x8")) > 100
+
+
+def test_empty_node_passes_nothing() -> None:
+    empty = RecordedNode(Tree())
+    report = run(empty, config_of(node("h100x8")), built_in(), Selection(), NOW)
+    assert [result.check for result in report.results if result.status is Status.PASS] == []
+    assert report.exit_code == 3
+    assert all(finding.why is Why.NOT_RECORDED for finding in _findings(report).values())
+
+
+def test_error_names_survive_the_round_trip() -> None:
+    from gpudoctor.facts.raw import trouble
+
+    for name in ("EACCES", "EPERM", "ETIMEDOUT", "EIO", "ELOOP", "ENODEV", "ENOENT"):
+        assert error_name(trouble("/x", name)) == name
