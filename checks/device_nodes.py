@@ -1,12 +1,23 @@
 """Device nodes: can programs reach the driver?"""
 
 from gpudoctor.chain import Link
-from gpudoctor.facts.device_nodes import NVIDIA_MAJOR, GpuNodes, describe, node_path
-from gpudoctor.facts.driver import DriverGpu, DriverGpus
+from gpudoctor.facts.device_nodes import (
+    CONTROL,
+    CONTROL_MINOR,
+    NVIDIA_MAJOR,
+    UVM,
+    CommonNodes,
+    GpuNodes,
+    Majors,
+    describe,
+    node_path,
+)
+from gpudoctor.facts.driver import DriverGpu, DriverGpus, DriverParameters, NvidiaModule
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.raw import Absent, Entry, EntryType
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
+    NODE,
     Action,
     Breaks,
     Cited,
@@ -19,6 +30,7 @@ from gpudoctor.verdicts import (
     Unread,
     Verdict,
     Verdicts,
+    Warn,
     Why,
 )
 
@@ -46,8 +58,9 @@ def gpu_node(gpus: PciGpus, driver: DriverGpus, nodes: GpuNodes) -> Verdicts:
             )
         elif isinstance(known, Unread):
             yield known.about(gpu)
-        elif isinstance(known, Absent):
-            yield Unknown(gpu, Why.NOT_ANSWERED, "the driver lists no minor number for this GPU", (known.evidence,))
+        elif isinstance(known, Absent) or known.minor is None:
+            evidence = (known.evidence,) if isinstance(known, Absent) else known.cite("minor")
+            yield Unknown(gpu, Why.NOT_ANSWERED, "the driver lists no minor number for this GPU", evidence)
         else:
             yield _judge(gpu, known, nodes.by_address.get(gpu.address))
 
@@ -60,6 +73,7 @@ def _judge(gpu: PciGpu, known: DriverGpu, entry: Entry | Absent | Unread | None)
         return entry.about(gpu)
     if entry is None or isinstance(entry, Absent):
         return _fail(gpu, f"{path} is missing", (*minor, Evidence(path, "does not exist")), "missing", known.minor)
+    path = entry.path
     seen = (Evidence(path, describe(entry)),)
     if entry.type is not EntryType.CHAR:
         return _fail(
@@ -75,18 +89,159 @@ def _judge(gpu: PciGpu, known: DriverGpu, entry: Entry | Absent | Unread | None)
 
 def _fail(gpu: PciGpu, summary: str, evidence: Cited, cause: str, minor: int) -> Fail:
     path = node_path(minor)
-    clear = () if cause == "missing" else (f"rm {path}",)
+    clear = () if cause == "missing" else (f"rm -d {path}",)
     make = Remedy(
         Action.CHANGE_CONFIG,
         "Make the node with the driver's own helper.",
-        run=(*clear, f"nvidia-modprobe -c {minor}", f"stat -c '%F %t:%T %a' {path}"),
+        run=(*clear, f"nvidia-modprobe -c {minor}", f"ls -l {path}"),
         confirm="gpudoctor run --check device-nodes.gpu-node",
     )
     keep = Remedy(
         Action.RESTART_SERVICE,
         "Have the nodes made at every boot, before containers start.",
         run=("systemctl enable --now nvidia-persistenced",),
-        interrupts="nothing",
         confirm=f"ls -l {path} after the next boot",
+        then=True,
     )
     return Fail(gpu, summary, evidence, (make, keep), Breaks.SUBJECT, cause=cause)
+
+
+@check(
+    "device-nodes.control-node",
+    link=Link.DEVICE_NODES,
+    needs={Link.KERNEL_MODULE},
+    explained_by=("device-nodes.gpu-node",),
+    title="/dev/nvidiactl is there",
+)
+def control_node(module: NvidiaModule, common: CommonNodes) -> Verdicts:
+    """Every program opens /dev/nvidiactl before any GPU; without it NVML says that the driver is not loaded, CUDA that there is no GPU.
+
+    It is a character device 195:255, made by nvidia-modprobe, udev rules or the driver's own tools. A udev rule that runs mknod while
+    the module still registers leaves it out at random.
+    """
+    if not module.loaded:
+        yield NotApplicable(NODE, "the nvidia module is not loaded", module.cite("loaded"))
+    elif isinstance(common.control, Unread):
+        yield common.control.about(NODE)
+    else:
+        yield _common(common.control, CONTROL, (NVIDIA_MAJOR, CONTROL_MINOR), "nvidia-modprobe", Breaks.NODE)
+
+
+@check(
+    "device-nodes.uvm-node",
+    link=Link.DEVICE_NODES,
+    needs={Link.KERNEL_MODULE},
+    explained_by=("device-nodes.gpu-node", "device-nodes.control-node"),
+    title="/dev/nvidia-uvm belongs to the loaded module",
+)
+def uvm_node(majors: Majors, common: CommonNodes) -> Verdicts:
+    """CUDA manages its memory through /dev/nvidia-uvm; with a wrong node nvidia-smi works and every CUDA program fails.
+
+    Its major number is given anew each time nvidia-uvm is loaded, so a node that outlived a reload, or was copied into a container or
+    image, can point to another driver. The module is loaded when the first CUDA program asks: where it is not loaded yet, as on a
+    node that only displays, there is nothing to compare.
+    """
+    major = majors.by_name.get("nvidia-uvm")
+    if major is None:
+        yield NotApplicable(NODE, "nvidia-uvm is not loaded: the first CUDA program does that", majors.cite("all"))
+    elif isinstance(common.uvm, Unread):
+        yield common.uvm.about(NODE)
+    else:
+        yield _common(common.uvm, UVM, (major, 0), "nvidia-modprobe -u -c 0", Breaks.NOTHING, majors.cite("nvidia-uvm"))
+
+
+def _common(
+    found: Entry | Absent, path: str, numbers: tuple[int, int], make: str, breaks: Breaks, evidence: Cited = ()
+) -> Verdict:
+    """Whether a node that all GPUs share is a character device with these numbers."""
+    if isinstance(found, Absent):
+        return _wrong_node(f"{path} is missing", (*evidence, found.evidence), "missing", path, make, breaks)
+    path = found.path
+    seen = (*evidence, Evidence(path, describe(found)))
+    if found.type is not EntryType.CHAR:
+        return _wrong_node(
+            f"{path} is a {describe(found)}, not a device node", seen, "not-a-device", path, make, breaks
+        )
+    if found.major is None or found.minor is None:
+        return Unknown(NODE, Why.NOT_RECORDED, f"{path}: its device numbers were not recorded")
+    if (found.major, found.minor) != numbers:
+        summary = f"{path} is {found.major}:{found.minor}, expected {numbers[0]}:{numbers[1]}"
+        return _wrong_node(summary, seen, "wrong-numbers", path, make, breaks)
+    return Pass(NODE, f"{path} is {found.major}:{found.minor}", seen)
+
+
+def _wrong_node(summary: str, evidence: Cited, cause: str, path: str, make: str, breaks: Breaks) -> Fail:
+    clear = () if cause == "missing" else (f"rm -d {path}",)
+    anew = Remedy(
+        Action.CHANGE_CONFIG,
+        "Make the node with the driver's own helper.",
+        run=(*clear, make, f"ls -l {path}"),
+        confirm=f"ls -l {path}",
+    )
+    return Fail(NODE, summary, evidence, (anew,), breaks, cause=cause)
+
+
+@check(
+    "device-nodes.modes",
+    link=Link.DEVICE_NODES,
+    needs={Link.KERNEL_MODULE},
+    title="The device nodes have the mode the driver was told",
+)
+def modes(parameters: DriverParameters, nodes: GpuNodes, common: CommonNodes) -> Verdicts:
+    """Whoever may not read and write a node cannot use the GPU: NVML says "Insufficient Permissions", but not to root.
+
+    The driver's tools make nodes with the mode, user and group of the options NVreg_DeviceFileMode, -UID and -GID, and put them back
+    when somebody changes them by hand. A restrictive mode is policy, not a fault. One that not even its owner can use comes from
+    an option written in decimal: 666 is octal 1232.
+    """
+    mode, uid, gid = (parameters.number(f"DeviceFile{name}") for name in ("Mode", "UID", "GID"))
+    found = [common.control, *nodes.by_address.values()]
+    entries = [entry for entry in found if isinstance(entry, Entry) and entry.type is EntryType.CHAR]
+    known = [entry for entry in entries if entry.mode is not None]
+    if not entries:
+        yield NotApplicable(NODE, "there is no device node to look at")
+    elif mode is None or not known:
+        yield Unknown(NODE, Why.NOT_RECORDED, "the modes of the nodes, or the driver's option for them, are not known")
+    elif mode & 0o600 != 0o600:
+        summary = f"DeviceFileMode is {mode} in decimal, octal {mode:04o}: not even its owner can read and write a node"
+        evidence = (parameters.evidence("DeviceFileMode"), Evidence(known[0].path, describe(known[0])))
+        yield Fail(NODE, summary, evidence, (_OCTAL,), Breaks.NOTHING, cause="decimal-mode")
+    else:
+        yield _modes(known, mode, (uid, gid), parameters)
+
+
+def _modes(
+    entries: list[Entry], mode: int, owner: tuple[int | None, int | None], parameters: DriverParameters
+) -> Verdict:
+    other = [entry for entry in entries if entry.mode != mode or not _is_owner(entry, owner)]
+    evidence = tuple(Evidence(entry.path, describe(entry)) for entry in other or entries)
+    told = f"{mode:04o} {owner[0]}:{owner[1]}"
+    if not other:
+        return Pass(
+            NODE,
+            f"{len(entries)} nodes are {mode:04o} as the driver was told",
+            (*evidence, parameters.evidence("DeviceFileMode")),
+        )
+    names = ", ".join(f"{entry.path} {entry.mode:04o} {entry.uid}:{entry.gid}" for entry in other[:4])
+    summary = f"{len(other)} of {len(entries)} nodes are not {told} as the driver was told: {names}"
+    return Warn(NODE, summary, (*evidence, parameters.evidence("DeviceFileMode")), (_BY_OPTION,), cause="other-mode")
+
+
+def _is_owner(entry: Entry, owner: tuple[int | None, int | None]) -> bool:
+    actual = (entry.uid, entry.gid)
+    return all(told is None or seen is None or told == seen for told, seen in zip(owner, actual, strict=True))
+
+
+_OCTAL = Remedy(
+    Action.CHANGE_CONFIG,
+    "Write the mode in octal, with a leading zero, and reload the driver.",
+    run=("grep -rn DeviceFileMode /etc/modprobe.d", "printf 'options nvidia NVreg_DeviceFileMode=0666\\n'"),
+    interrupts="every process that uses a GPU of this node",
+    confirm="grep DeviceFileMode /proc/driver/nvidia/params",
+)
+_BY_OPTION = Remedy(
+    Action.CHANGE_CONFIG,
+    "Set mode, user and group by the module's options, not by chmod: the driver's tools put them back.",
+    run=("grep -rn DeviceFile /etc/modprobe.d /proc/driver/nvidia/params",),
+    confirm="ls -l /dev/nvidia*",
+)

@@ -7,6 +7,7 @@ from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.kernel_log import KernelLog
+from gpudoctor.facts.module_file import ModuleFile
 from gpudoctor.facts.nvml import Nvml, NvmlDevice, NvmlError, normal_address
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.knowledge import nvml_errors
@@ -19,6 +20,7 @@ from gpudoctor.verdicts import (
     Cited,
     Evidence,
     Fail,
+    NotApplicable,
     Pass,
     Subject,
     SubjectKind,
@@ -26,6 +28,7 @@ from gpudoctor.verdicts import (
     Unread,
     Verdict,
     Verdicts,
+    Warn,
     Why,
 )
 
@@ -69,6 +72,33 @@ def nvml_answers(
     yield from context.about_the_whole()
 
 
+@check(
+    "driver-cuda.module-on-disk",
+    link=Link.DRIVER_CUDA,
+    explained_by=("driver-cuda.nvml-answers",),
+    title="The module on disk is the loaded one",
+)
+def module_on_disk(module: NvidiaModule, file: ModuleFile) -> Verdicts:
+    """An upgrade replaces files at once and the loaded module at the next reload or boot; until then the two differ.
+
+    What runs goes on; new programs fail as soon as the libraries are the newer ones. Compares modinfo with
+    /proc/driver/nvidia/version. A module that a driver container loaded has no file in the host's tree: then there is nothing to
+    compare.
+    """
+    if module.mute is not None:
+        yield module.mute.about(NODE)
+    elif module.version is None:
+        yield NotApplicable(NODE, "no nvidia module is loaded")
+    elif not file.exists:
+        yield NotApplicable(NODE, "the loaded module has no file in this kernel's module tree", file.cite("exists"))
+    elif file.version == module.version:
+        yield Pass(NODE, f"both are {module.version}", module.cite("version") + file.cite("version"))
+    else:
+        summary = f"{module.version} is loaded, {file.version} is on disk: an upgrade waits for a reload or reboot"
+        evidence = module.cite("version") + file.cite("version")
+        yield Warn(NODE, summary, evidence, FOR_CODE[nvml_errors.LIB_RM_VERSION_MISMATCH], cause="upgrade-waits")
+
+
 class _Context:
     """One run's NVML answers with what else throws light on them."""
 
@@ -81,16 +111,32 @@ class _Context:
     def judge(self, gpu: PciGpu) -> Verdict:
         """The verdict on one GPU: what was answered for it, else why there is no answer."""
         nvml = self.nvml
-        device = nvml.device(gpu.address)
+        device = nvml.device(gpu.address) or self._nameless(gpu)
         if nvml.init is not None and nvml.init != nvml_errors.SUCCESS:
             return self._init_failed(gpu, nvml.init)
-        if device is not None and not (device.error and device.error.code == nvml_errors.NOT_FOUND):
+        if device is not None and self._is_answered(device):
             return self._listed(gpu, device)
         if nvml.count_error is not None:
             return self._failed(gpu, nvml.count_error, nvml.cite("count"))
         if nvml.failure is not None:
             return self._stopped(gpu, nvml.stopped_at or "the first call")
         return self._unlisted(gpu)
+
+    def _answers_for(self, gpu: PciGpu) -> bool:
+        device = self.nvml.device(gpu.address)
+        return device is not None and self._is_answered(device)
+
+    def _is_answered(self, device: NvmlDevice) -> bool:
+        """NVML knows it, and the worker did not stop while asking about it."""
+        if device.error is not None:
+            return device.error.code != nvml_errors.NOT_FOUND
+        return device.uuid is not None or self.nvml.failure is None
+
+    def _nameless(self, gpu: PciGpu) -> NvmlDevice | None:
+        """An error that came without an address belongs to the only GPU that is otherwise unanswered, if there is only one."""
+        nameless = [device for device in self.nvml.devices if device.address is None and device.error is not None]
+        unanswered = [other.address for other in self.gpus if self.nvml.device(other.address) is None]
+        return nameless[0] if len(nameless) == 1 and unanswered == [gpu.address] else None
 
     def _listed(self, gpu: PciGpu, device: NvmlDevice) -> Verdict:
         if device.error is not None:
@@ -99,7 +145,8 @@ class _Context:
             return Unknown(
                 gpu, Why.NOT_ANSWERED, "NVML's answer is incomplete: it has no UUID or no result of nvmlInit"
             )
-        return Pass(gpu, f"NVML index {device.index}", device.cite("uuid"))
+        index = "answers" if device.index is None else f"NVML index {device.index}"
+        return Pass(gpu, index, device.cite("uuid"))
 
     def _unlisted(self, gpu: PciGpu) -> Verdict:
         """Not among the answers: left alone on purpose, not asked about, or really not there."""
@@ -128,7 +175,11 @@ class _Context:
         return self._refused(gpu, "NVML does not start", code, self.nvml.cite("init") + tuple(self._around(code)))
 
     def _failed(self, gpu: PciGpu, error: NvmlError, evidence: Cited) -> Verdict:
-        return self._refused(gpu, "NVML does not answer", error.code, evidence + tuple(self._xids(gpu)))
+        xids = tuple(self._xids(gpu))
+        fallen = any(": 79," in line.shows or "fallen off the bus" in line.shows for line in xids)
+        code = nvml_errors.GPU_IS_LOST if fallen and error.code == nvml_errors.UNKNOWN else error.code
+        what = "NVML does not answer" if code == error.code else f"NVML does not answer ({error.code})"
+        return self._refused(gpu, what, code, evidence + xids)
 
     def _refused(self, gpu: PciGpu, what: str, code: int, evidence: Cited) -> Verdict:
         summary = f"{what}: {nvml_errors.describe(code)}"
@@ -162,7 +213,9 @@ class _Context:
             return True
         if not call[1].isdecimal():
             return normal_address(call[1]) == gpu.address
-        answered = [device.address for device in self.nvml.devices]
+        answered = [
+            device.address for device in self.nvml.devices if device.uuid is not None or device.error is not None
+        ]
         held = [other.address for other in self.gpus if other.driver == "nvidia"]
         told = self.gpus.unlisted is None and not any(isinstance(other.driver, Unread) for other in self.gpus)
         index = int(call[1])
@@ -171,8 +224,13 @@ class _Context:
     def _timed_out(self, about: AboutSubject, at: str, breaks: Breaks) -> Verdict:
         worker = self.nvml.worker
         evidence = self.nvml.cite("stopped_at", "worker")
-        # The kernel's word that some task hangs in the driver counts only while the worker itself sleeps uninterruptibly.
-        hung_tasks = self._lines(_HUNG_TASK, "blocked for more than") if worker is None or worker.state == "D" else []
+        # The kernel's word that a task hangs counts for that task only: another's may be long over.
+        pid = str(worker.pid) if worker is not None else r"\d+"
+        hung_tasks = self._lines(
+            re.compile(rf"INFO: task \S{{1,64}}:{pid} blocked for more than"), "blocked for more than"
+        )
+        if worker is None:
+            hung_tasks = [line for line in hung_tasks if _HUNG_TASK.search(line.shows)]
         if (worker is not None and worker.stands_still) or hung_tasks:
             who = f"PID {worker.pid} in state {worker.state}" if worker else "a task"
             left = ", left behind by an earlier run" if worker and worker.earlier else ""
@@ -195,7 +253,7 @@ class _Context:
     def about_the_whole(self) -> Iterator[Verdict]:
         """What the answers for single GPUs do not tell: a worker that did not end, a count that does not fit."""
         nvml = self.nvml
-        if nvml.failure is not None and all(nvml.device(gpu.address) for gpu in self.gpus):
+        if nvml.failure is not None and all(self._answers_for(gpu) for gpu in self.gpus):
             yield self._ended(NODE, nvml.stopped_at or "its exit", Breaks.NOTHING)
         asleep = any(gpu.sleeps for gpu in self.gpus)
         if nvml.failure is None and nvml.count is not None and not asleep and nvml.count != len(self._answered):

@@ -1,21 +1,29 @@
-"""PCIe: are the GPUs on the bus?"""
+"""PCIe: are the GPUs on the bus, do they answer, and are their links as they should be?"""
+
+import re
 
 from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.expectations import Expectations
-from gpudoctor.facts.pci import PciGpus
+from gpudoctor.facts.kernel_log import KernelLog
+from gpudoctor.facts.pci import PciGpu, PciGpus
+from gpudoctor.facts.pci_link import GpuLinks, PciLink
+from gpudoctor.facts.pci_state import PciState, PciStates, Region
 from gpudoctor.facts.platform import Platform, PlatformKind
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
     Action,
     Breaks,
+    Cited,
+    Evidence,
     Fail,
     NotApplicable,
     Pass,
     Remedy,
     Unknown,
     Unread,
+    Verdict,
     Verdicts,
     Warn,
     Why,
@@ -35,17 +43,84 @@ POWER_CYCLE = Remedy(
 )
 
 
+OFF_THE_BUS = (
+    Remedy(
+        Action.NONE,
+        "Take the node out of service and keep the evidence: kernel log, power and temperature records of the chassis.",
+        run=("gpudoctor record --raw -o /var/tmp/gpudoctor-$(date +%Y%m%d-%H%M%S)", "ipmitool sel list | tail -20"),
+        confirm="ls /var/tmp/gpudoctor-*",
+    ),
+    POWER_CYCLE,
+    Remedy(
+        Action.CONTACT_VENDOR,
+        "If it happens again on the same slot or board, move the board to tell the two apart, then ask the vendor for a replacement.",
+        interrupts="the whole node",
+        confirm="gpudoctor run --check pcie.gpu-responds",
+    ),
+)
+MORE_SPACE = (
+    Remedy(
+        Action.CHANGE_CONFIG,
+        "In the firmware setup turn on Above 4G Decoding and enlarge the high MMIO window; for a virtual machine, give it a larger one.",
+        interrupts="the whole node, at the reboot it takes",
+        confirm="gpudoctor run --check pcie.bars-assigned",
+    ),
+    Remedy(
+        Action.CHANGE_CONFIG,
+        "Or let the kernel place the regions anew: boot with pci=realloc.",
+        run=("grep -o 'pci=[^ ]*' /proc/cmdline",),
+        interrupts="the whole node, at the reboot it takes",
+        confirm="gpudoctor run --check pcie.bars-assigned",
+    ),
+)
+_FALLEN = re.compile(r"NVRM: (?:Xid \(PCI:\S+: 79,|.*fallen off the bus|.*serial number)")
+_ABOUT_A_GPU = re.compile(r"NVRM: (?:Xid \(PCI:|GPU (?:at )?)([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})")
+# The first six regions only: those of virtual functions may stay without a place.
+_NO_SPACE = re.compile(r"BAR ?[0-5](?!\d).*(?:no space|failed to assign|is 0M)")
+_BAR = re.compile(r"BAR ?([0-5])(?!\d)")
+_POWER = re.compile(r"power state|D3cold")
+
+
+def _keep_awake(address: str) -> Remedy:
+    return Remedy(
+        Action.CHANGE_CONFIG,
+        "Keep the GPU from sleeping and let the kernel find it anew.",
+        run=(
+            f"echo on > /sys/bus/pci/devices/{address}/power/control",
+            f"echo 1 > /sys/bus/pci/devices/{address}/remove",
+            "echo 1 > /sys/bus/pci/rescan",
+        ),
+        interrupts="whatever uses this GPU",
+        confirm="gpudoctor run --check pcie.power-state",
+    )
+
+
+def _reseat(address: str) -> tuple[Remedy, ...]:
+    say = "Drain the node at the next chance, then reseat the board, riser or cable of this link and look at it again."
+    return (
+        Remedy(
+            Action.INSPECT_HARDWARE,
+            say,
+            run=(f"lspci -vv -s {address} | grep -E 'LnkCap|LnkSta'",),
+            interrupts="the whole node",
+            confirm="gpudoctor run --link pcie",
+        ),
+    )
+
+
 def _set_expectation(gpus: int) -> Remedy:
     return Remedy(
         Action.CHANGE_CONFIG,
-        f"If the node is meant to have {gpus} GPUs, say so in /etc/gpudoctor/config.toml.",
-        run=(f"expect.gpus = {gpus}",),
+        f"If the node is meant to have {_gpus(gpus)}, write expect.gpus = {gpus} into /etc/gpudoctor/config.toml.",
+        run=(f"echo 'expect.gpus = {gpus}' >> /etc/gpudoctor/config.toml",),
         confirm="gpudoctor run --check pcie.gpus-present",
     )
 
 
 @check("pcie.gpus-present", link=Link.PCIE, title="GPUs are present on PCI as expected", essential=True)
-def gpus_present(gpus: PciGpus, expected: Expectations, platform: Reading[Platform]) -> Verdicts:
+def gpus_present(
+    gpus: PciGpus, expected: Expectations, platform: Reading[Platform], log: Reading[KernelLog]
+) -> Verdicts:
     """Everything above stands on the GPU being a function on the PCI bus.
 
     Counts NVIDIA display-class functions in sysfs and compares with `expect.gpus`; without an expectation one GPU is enough,
@@ -86,10 +161,23 @@ def gpus_present(gpus: PciGpus, expected: Expectations, platform: Reading[Platfo
         yield Fail(
             NODE,
             f"{count} of {expected.gpus} expected GPUs on the PCI bus",
-            listing + expected.cite("gpus"),
+            _last_words_of_the_missing(gpus, log) + listing + expected.cite("gpus"),
             (LOOK_AT_THE_BUS, _set_expectation(count), POWER_CYCLE),
             Breaks.NOTHING if count else Breaks.NODE,
         )
+
+
+def _last_words_of_the_missing(gpus: PciGpus, log: Reading[KernelLog]) -> Cited:
+    """The last message of this boot about each GPU that is no longer listed: it had an address then, and perhaps a serial number."""
+    if isinstance(log, Unread):
+        return ()
+    listed = {gpu.address.rpartition(".")[0] for gpu in gpus}
+    last: dict[str, list[Evidence]] = {}
+    for line in log.lines(_ABOUT_A_GPU, "NVRM: "):
+        slot = _ABOUT_A_GPU.search(line.shows)
+        if slot is not None and slot[1] not in listed:
+            last[slot[1]] = [*last.get(slot[1], [])[-2:], line]
+    return tuple(line for lines in last.values() for line in lines)
 
 
 def _gpus(count: int) -> str:
@@ -99,6 +187,179 @@ def _gpus(count: int) -> str:
 def _unseen(gpus: PciGpus, expected: Expectations) -> Unread | None:
     """Why the count cannot be trusted: a partial listing matters only when it shows too few or none."""
     listed_enough = len(gpus.gpus) > 0 and len(gpus.gpus) >= (expected.gpus or 0)
-    if gpus.unlisted is None or (listed_enough and gpus.unlisted.would_need.startswith("a recording")):
+    if gpus.unlisted is None or (listed_enough and gpus.unlisted.why is Why.NOT_RECORDED):
         return None
     return gpus.unlisted
+
+
+@check(
+    "pcie.power-state",
+    link=Link.PCIE,
+    over=PciGpus,
+    title="Every GPU can wake up",
+)
+def power_state(gpus: PciGpus, states: PciStates, log: Reading[KernelLog]) -> Verdicts:
+    """A GPU that cannot leave a power state is not dead, but nothing can use it.
+
+    Fails for runtime power management in error, and for a GPU in D3cold although it should be awake; both are found after a virtual
+    machine gave a GPU back or on laptops. A GPU that sleeps on purpose passes. Easily confused with a GPU that fell off the bus: both
+    read as all ones, but this one comes back after a cold boot.
+    """
+    for gpu in gpus:
+        state = states.by_address[gpu.address]
+        if isinstance(gpu.runtime_status, Unread):
+            yield gpu.runtime_status.about(gpu)
+        elif gpu.runtime_status is None:
+            yield NotApplicable(gpu, "the kernel tells no power state of it")
+        elif gpu.runtime_status == "error" or (state.power_state == "D3cold" and not gpu.sleeps):
+            evidence = gpu.cite("runtime_status") + state.cite("power_state") + _lines_about(gpu, log, _POWER)
+            yield Fail(
+                gpu,
+                "cannot leave its power state",
+                evidence,
+                (_keep_awake(gpu.address), POWER_CYCLE),
+                Breaks.SUBJECT,
+                cause="stuck-asleep",
+            )
+        else:
+            yield Pass(gpu, gpu.runtime_status or "awake", gpu.cite("runtime_status"))
+
+
+@check(
+    "pcie.gpu-responds",
+    link=Link.PCIE,
+    over=PciGpus,
+    explained_by=("pcie.power-state",),
+    title="Every GPU answers on the bus",
+)
+def gpu_responds(gpus: PciGpus, states: PciStates, log: Reading[KernelLog]) -> Verdicts:
+    """A GPU that has fallen off the bus is still listed: sysfs and lspci show ids that the kernel remembers.
+
+    Config space that reads as all ones, or a link 63 lanes wide, says that nobody answers; the kernel log says when it happened
+    (Xid 79, or only "fallen off the bus") and sometimes the board's serial number. Sleeping GPUs are left asleep. Easily confused with
+    a driver that lost its GPU for another reason: then the registers still answer.
+    """
+    for gpu in gpus:
+        state = states.by_address[gpu.address]
+        match state.responds:
+            case Unread():
+                yield state.responds.about(gpu)
+            case None:
+                yield Unknown(
+                    gpu, Why.NOT_RECORDED, "neither its config space nor its link could be read", would_need="sysfs"
+                )
+            case True:
+                yield Pass(gpu, "answers", state.cite("responds"))
+            case False:
+                evidence = state.cite("responds") + _lines_about(gpu, log, _FALLEN)
+                if not isinstance(log, Unread):
+                    evidence += log.after(f"NVRM: The NVIDIA GPU {gpu.address}", _FALLEN)
+                yield Fail(
+                    gpu, "does not answer on the bus", evidence, OFF_THE_BUS, Breaks.SUBJECT, cause=f"off-{gpu.address}"
+                )
+
+
+@check(
+    "pcie.bars-assigned",
+    link=Link.PCIE,
+    over=PciGpus,
+    explained_by=("pcie.gpu-responds", "pcie.power-state"),
+    title="Every GPU has its memory regions",
+)
+def bars_assigned(gpus: PciGpus, states: PciStates, log: Reading[KernelLog]) -> Verdicts:
+    """The driver maps a GPU's registers and memory through its base address registers; firmware must find room for them.
+
+    A region that exists but begins and ends at zero got no room: Above 4G decoding is off, the window behind a bridge or in a virtual
+    machine is too small. Read from sysfs' `resource`. Easily confused with a GPU whose regions are placed but whose firmware does
+    not start.
+    """
+    for gpu in gpus:
+        state = states.by_address[gpu.address]
+        if isinstance(state.regions, Unread):
+            yield state.regions.about(gpu)
+        elif homeless := _homeless(gpu, state, log):
+            evidence = tuple(region.read_from["region"] for region in homeless) + _lines_about(gpu, log, _NO_SPACE)
+            numbers = ", ".join(f"BAR{region.number}" for region in homeless)
+            yield Fail(gpu, f"{numbers} got no address", evidence, MORE_SPACE, Breaks.SUBJECT, cause="no-bar-space")
+        elif state.regions is None or not any(region.flags for region in state.regions):
+            yield Unknown(gpu, Why.UNREADABLE, "the kernel lists no memory region of it", state.cite("regions"))
+        else:
+            yield Pass(gpu, "all regions have addresses", state.cite("regions"))
+
+
+def _homeless(gpu: PciGpu, state: PciState, log: Reading[KernelLog]) -> list[Region]:
+    """Regions that exist and have no place. Some kernels then forget that they exist; their log still says it."""
+    if isinstance(state.regions, Unread) or state.regions is None:
+        return []
+    said = {int(number) for line in _lines_about(gpu, log, _NO_SPACE) for number in _BAR.findall(line.shows)}
+    return [region for region in state.regions if region.unassigned or (region.empty and region.number in said)]
+
+
+@check(
+    "pcie.link-width",
+    link=Link.PCIE,
+    over=PciGpus,
+    explained_by=("pcie.gpu-responds", "pcie.power-state"),
+    title="Every GPU's PCIe link is as wide as both ends allow",
+)
+def link_width(gpus: PciGpus, links: GpuLinks) -> Verdicts:
+    """Lanes that did not train halve or quarter the bandwidth to the GPU, and often announce a failing board, riser or slot.
+
+    Every link from the GPU up to the root port is compared with what both its ends allow, so a slot wired for eight lanes is not
+    accused, and a narrow link above a switch is named once for all GPUs behind it. Speed is not judged: idle GPUs lower it on purpose.
+    In a virtual machine no port above the GPU may be visible; then there is nothing to compare with.
+    """
+    for gpu in gpus:
+        path = links.by_address[gpu.address]
+        if isinstance(path, Unread):
+            yield path.about(gpu)
+        elif not path:
+            yield NotApplicable(gpu, "no port above it is visible")
+        else:
+            yield _judge_links(gpu, path)
+
+
+def _judge_links(gpu: PciGpu, path: tuple[PciLink, ...]) -> Verdict:
+    known = [link for link in path if link.allowed_width is not None and link.below.current_width is not None]
+    for link in known:
+        current, allowed = link.below.current_width, link.allowed_width
+        if current is not None and allowed is not None and current < allowed:
+            summary = f"the link {link.above.address} to {link.below.address} runs {current} of {allowed} lane{'s' if allowed != 1 else ''}"
+            evidence = link.below.cite("current_width", "max_width") + link.above.cite("max_width")
+            return Warn(gpu, summary, evidence, _reseat(link.below.address), cause=f"narrow-{link.below.address}")
+    if len(known) < len(path) and not known:
+        return NotApplicable(gpu, "the ports above it do not tell their width")
+    if len(known) < len(path):
+        return Unknown(
+            gpu, Why.UNREADABLE, f"{len(path) - len(known)} of {len(path)} links on its way could not be read"
+        )
+    evidence = tuple(seen for link in known for seen in link.below.cite("current_width"))
+    return Pass(gpu, f"{known[0].below.current_width} lane{'s' if known[0].below.current_width != 1 else ''}", evidence)
+
+
+@check("pcie.aer-errors", link=Link.PCIE, over=PciGpus, title="No uncorrectable PCIe errors are counted")
+def aer_errors(gpus: PciGpus, states: PciStates) -> Verdicts:
+    """Uncorrectable errors on the link lose transactions; the GPU may go on for a while, or fall off the bus at the next one.
+
+    Read from the kernel's AER counters, which start at zero at boot. Correctable errors are repaired by the link itself and are not
+    judged. Where firmware keeps error handling to itself, or AER is off, the kernel has no counters and there is nothing to say.
+    """
+    for gpu in gpus:
+        state = states.by_address[gpu.address]
+        if state.fatal_errors is None and state.nonfatal_errors is None:
+            yield NotApplicable(gpu, "the kernel counts no AER errors for it")
+            continue
+        counted = (state.fatal_errors or 0) + (state.nonfatal_errors or 0)
+        counters = {"fatal_errors": state.fatal_errors, "nonfatal_errors": state.nonfatal_errors}
+        cited = [name for name, count in counters.items() if count is not None]
+        evidence = state.cite(*cited)
+        if counted:
+            summary = f"{state.fatal_errors or 0} fatal and {state.nonfatal_errors or 0} non-fatal errors since boot"
+            yield Warn(gpu, summary, evidence, _reseat(gpu.address), cause=f"aer-{gpu.address}")
+        else:
+            yield Pass(gpu, "none since boot", evidence)
+
+
+def _lines_about(gpu: PciGpu, log: Reading[KernelLog], pattern: "re.Pattern[str]") -> Cited:
+    """The last three lines that name the GPU; Xid lines leave out the function."""
+    return () if isinstance(log, Unread) else tuple(log.lines(pattern, gpu.address.rpartition(".")[0])[-3:])

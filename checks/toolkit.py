@@ -17,7 +17,7 @@ CONFIGURE = Remedy(
     Action.CHANGE_CONFIG,
     "Let the toolkit write its runtime into the file.",
     run=("nvidia-ctk runtime configure --runtime=docker",),
-    confirm=f"grep -A3 '\"nvidia\"' {DAEMON_JSON}",
+    confirm=f"dockerd --validate --config-file {DAEMON_JSON}",
 )
 INSTALL = Remedy(
     Action.INSTALL_PACKAGE,
@@ -27,10 +27,11 @@ INSTALL = Remedy(
 )
 RESTART = Remedy(
     Action.RESTART_SERVICE,
-    "Restart Docker so that it reads the file.",
+    "Only when dockerd has validated the file: restart Docker so that it reads it.",
     run=("systemctl restart docker",),
     interrupts="every running container, unless live-restore is on",
     confirm="docker info lists the nvidia runtime",
+    then=True,
 )
 
 STOCK_RUNTIMES = ("runc", "io.containerd.runc.v2")
@@ -42,17 +43,18 @@ def docker_runtime(docker: DockerConfig) -> Verdicts:
     """Docker starts GPU containers through what /etc/docker/daemon.json says, and not at all when that file does not parse.
 
     Reads the file at its default location and looks for each NVIDIA runtime's program where dockerd would. It needs neither
-    driver nor GPU, so it tells of a broken file also on a node whose driver is dead. A file without an nvidia runtime is no
-    fault by itself: `docker run --gpus` finds the toolkit's hook without it, only `--runtime=nvidia` needs the entry. What the
+    driver nor GPU, so it tells of a broken file also on a node whose driver is dead. A file without an nvidia runtime
+    breaks nothing by itself, `docker run --gpus` finds the toolkit's hook without it; where the toolkit is installed it is remarked,
+    because `--runtime=nvidia` needs the entry. What the
     running daemon has loaded can differ from the file: it reads it when it starts.
     """
-    if isinstance(docker.syntax_error, Unread):
+    if docker.installed is False:
+        yield NotApplicable(docker, "Docker is not installed", docker.cite("installed"))
+    elif isinstance(docker.syntax_error, Unread):
         yield docker.syntax_error.about(docker)
     elif docker.syntax_error is not None:
         summary = f"{DAEMON_JSON} does not parse: {docker.syntax_error}"
         yield Fail(docker, summary, docker.cite("file"), (VALIDATE, RESTART), Breaks.SUBJECT, cause="syntax")
-    elif not docker.present and not docker.installed:
-        yield NotApplicable(docker, "Docker is not installed", docker.cite("file", "installed"))
     else:
         yield from _judge(docker) or [_without_runtime(docker)]
 
@@ -84,8 +86,8 @@ def _default_runtime(docker: DockerConfig) -> Iterator[Verdict]:
 
 
 def _is_shim(name: str) -> bool:
-    """A containerd shim may be named without an entry: `io.containerd.runc.v2`, or a path (moby, same file)."""
-    return name.startswith(("io.containerd.", "/")) or name.count(".") >= 2
+    """A containerd shim may be named without an entry if its name has a dot inside and no slash (moby, same file)."""
+    return "." in name.strip(".") and "/" not in name and not name.startswith(".")
 
 
 def _program(docker: DockerConfig, runtime: DockerRuntime) -> Verdict:

@@ -21,7 +21,11 @@ def run_command(options: argparse.Namespace) -> int:
     outputs = [_output(word) for word in options.output]
     raw, config, now = _source(options, registry)
     selection = Selection(tuple(options.link), tuple(options.check), tuple(options.skip))
-    report = run(raw, config, registry, selection, now)
+    durations: dict[str, float] = {}
+    report = run(raw, config, registry, selection, now, durations)
+    if options.verbose > 1:
+        for name, seconds in sorted(durations.items(), key=lambda item: -item[1]):
+            print(f"gpudoctor: {name} read in {seconds * 1000:.1f} ms", file=sys.stderr)
     for form, path in outputs:
         _write(path, _render(report, form, options, file=True))
     _say(_render(report, options.format, options, file=False))

@@ -2,7 +2,7 @@
 
 import datetime
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +25,7 @@ from gpudoctor.verdicts import (
     Unknown,
     Unread,
     Warn,
+    Why,
 )
 
 EXIT_CODES = {Overall.PASS: 0, Overall.WARN: 1, Overall.FAIL: 2, Overall.UNKNOWN: 3}
@@ -61,6 +62,7 @@ def report_on(
     *,
     wanted: frozenset[str],
     skipped: frozenset[str] = frozenset(),
+    unread: Sequence[Unread] = (),
     node: Node,
     config: Config,
     started_at: datetime.datetime,
@@ -80,7 +82,7 @@ def report_on(
     root_causes = tuple(_root_causes(narrowed))
     overall = _overall(narrowed)
     weight = {finding: len(cause.consequence_ids) for cause in root_causes for finding in cause.findings}
-    results = [_result(outcome, narrowed, weight) for outcome in outcomes]
+    results = [_result(outcome, narrowed, weight, ids) for outcome in outcomes]
     return Report(
         schema=SCHEMA,
         tool=Tool("gpudoctor", __version__, TABLES_DATE, _digest(config)),
@@ -91,7 +93,7 @@ def report_on(
         exit_code=EXIT_CODES[overall],
         root_causes=root_causes,
         results=tuple(sorted(results, key=lambda result: _result_order(result, weight))),
-        not_seen=tuple(_not_seen(narrowed)),
+        not_seen=tuple(_not_seen(narrowed, unread)),
     )
 
 
@@ -119,7 +121,7 @@ def _with_explaining(diagnosis: Diagnosis, wanted: frozenset[str]) -> frozenset[
 
 
 def _counting(diagnosis: Diagnosis) -> frozenset[str]:
-    """Ids of fails, warns and unknowns that count: not waived, and not explained by waived ones alone."""
+    """Ids of judgements that count: not waived, and not explained by waived ones alone."""
     counting: set[str] = set()
     for judgement in diagnosis.judgements:
         by = diagnosis.explained.get(judgement.id, ())
@@ -153,7 +155,7 @@ def _leaves_essential_open(outcome: Outcome, counting: frozenset[str]) -> bool:
         return False
     if outcome.blocked_by:
         return counting.isdisjoint(outcome.blocked_by)
-    return any(judgement.status is Status.UNKNOWN and judgement.waiver is None for judgement in outcome.judgements)
+    return any(judgement.status is Status.UNKNOWN and judgement.id in counting for judgement in outcome.judgements)
 
 
 def _root_causes(diagnosis: Diagnosis) -> list[RootCause]:
@@ -185,11 +187,16 @@ def _root_cause(group: Sequence[Judgement], diagnosis: Diagnosis) -> RootCause:
         link=group[0].check.link,
         subjects=subjects,
         status=worst,
-        summary=f"{label(subjects)}: {_summary(group[0])}"
-        if subjects[0].kind is not SubjectKind.NODE
-        else _summary(group[0]),
+        summary=_in_words(group, subjects),
         consequence_ids=_consequences(frozenset(ids), diagnosis.explained),
     )
+
+
+def _in_words(group: Sequence[Judgement], subjects: Sequence[Subject]) -> str:
+    """The first finding's words after whom they are about; how many more there are that say it of something else."""
+    first, *others = dict.fromkeys(_summary(judgement) for judgement in group)
+    words = f"{first}, and {len(others)} more like it" if others else first
+    return words if subjects[0].kind is SubjectKind.NODE else f"{label(subjects)}: {words}"
 
 
 def _subjects(group: Sequence[Judgement]) -> Iterator[Subject]:
@@ -230,7 +237,7 @@ def _consequences(roots: frozenset[str], explained: Mapping[str, tuple[str, ...]
     return tuple(sorted(reached - roots))
 
 
-def _result(outcome: Outcome, diagnosis: Diagnosis, weight: Mapping[str, int]) -> Result:
+def _result(outcome: Outcome, diagnosis: Diagnosis, weight: Mapping[str, int], ids: Set[str]) -> Result:
     findings = [_finding(judgement, diagnosis) for judgement in outcome.judgements]
     findings.sort(
         key=lambda finding: (_STATUS_ORDER[finding.status], -weight.get(finding.id, 0), finding.subject.key, finding.id)
@@ -238,18 +245,25 @@ def _result(outcome: Outcome, diagnosis: Diagnosis, weight: Mapping[str, int]) -
     status = outcome.status
     why = outcome.skipped
     if status is Status.UNKNOWN:
-        why = next((finding.why.value for finding in findings if finding.why), None)
+        whys = [finding.why for finding in findings if finding.why is not None]
+        why = Why.CRASHED.value if Why.CRASHED in whys else whys[0].value
     return Result(
         check=outcome.check.id,
         link=outcome.check.link,
         title=outcome.check.title,
         status=status,
         why=why,
-        detail=outcome.detail or _detail(status, findings),
-        blocked_by=outcome.blocked_by,
+        detail=outcome.detail or _detail(status, findings) or _blocked_by_hidden(outcome, ids),
+        blocked_by=tuple(finding for finding in outcome.blocked_by if finding in ids),
         essential=outcome.check.essential,
         findings=tuple(findings),
     )
+
+
+def _blocked_by_hidden(outcome: Outcome, ids: Set[str]) -> str:
+    """What blocks it although the report does not show it, because it was skipped."""
+    hidden = sorted({finding.split("@", 1)[0] for finding in outcome.blocked_by if finding not in ids})
+    return f"by {', '.join(hidden)}, which was skipped" if hidden else ""
 
 
 def _detail(status: Status, findings: Sequence[Finding]) -> str:
@@ -262,7 +276,8 @@ def _detail(status: Status, findings: Sequence[Finding]) -> str:
         return summaries[0]
     who = label([finding.subject for finding in worst])
     if len(worst) != len(findings) and worst[0].subject.kind is SubjectKind.GPU:
-        who = f"{len(worst)} of {len(findings)} GPUs" + (f" ({worst[0].subject.key})" if len(worst) == 1 else "")
+        gpus = {finding.subject.key for finding in findings if finding.subject.kind is SubjectKind.GPU}
+        who = f"{len(worst)} of {len(gpus)} GPUs" + (f" ({worst[0].subject.key})" if len(worst) == 1 else "")
     if len(summaries) > 1 and status is Status.PASS:
         return who
     more = f" (and {len(summaries) - 1} more like it)" if len(summaries) > 1 else ""
@@ -298,10 +313,14 @@ def _finding(judgement: Judgement, diagnosis: Diagnosis) -> Finding:
     )
 
 
-def _not_seen(diagnosis: Diagnosis) -> list[NotSeen]:
+def _not_seen(diagnosis: Diagnosis, unread: Sequence[Unread]) -> list[NotSeen]:
+    """What checks could not tell, and facts that could not be read although some check went on without them."""
     seen: dict[str, NotSeen] = {}
     for judgement in diagnosis.judgements:
         if isinstance(judgement.verdict, Unknown):
             unknown = judgement.verdict
             seen.setdefault(unknown.summary, NotSeen(unknown.summary, unknown.why, unknown.would_need))
+    for fact in unread:
+        summary = f"{fact.where}: {fact.detail}"
+        seen.setdefault(summary, NotSeen(summary, fact.why, fact.would_need))
     return list(seen.values())

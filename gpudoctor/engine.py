@@ -3,6 +3,7 @@
 import datetime
 from collections.abc import Sequence
 
+from gpudoctor.chain import ORDER
 from gpudoctor.config import Waiver
 from gpudoctor.facts.desk import Desk, Population
 from gpudoctor.gating import Breakage, breakers, remember_breakage
@@ -51,7 +52,7 @@ def _whole_population(check: Check, desk: Desk) -> Sequence[AboutSubject] | None
 
 
 def _run(check: Check, desk: Desk, breakage: Breakage, today: datetime.date) -> Outcome:
-    if blockers := breakers(breakage, check.needs, NODE):
+    if blockers := _blockers(check, breakage, (NODE,)):
         return Outcome(check, blocked_by=blockers)
     if check.over is None:
         return _outcome(check, _ask(check, desk, (NODE,)), desk, today)
@@ -67,10 +68,19 @@ def _run_over(check: Check, population: Population, desk: Desk, breakage: Breaka
         if population.unlisted is None:
             return Outcome(check, skipped="not-applicable", detail=population.NOTHING)
         return _outcome(check, [population.unlisted.about(NODE)], desk, today)
-    blockers = [breakers(breakage, check.needs, member.subject) for member in members]
-    if all(blockers):
-        return Outcome(check, blocked_by=tuple(dict.fromkeys(finding for some in blockers for finding in some)))
+    if blockers := _blockers(check, breakage, members):
+        return Outcome(check, blocked_by=blockers)
     return _outcome(check, _ask(check, desk, members), desk, today)
+
+
+def _blockers(check: Check, breakage: Breakage, members: Sequence[AboutSubject]) -> tuple[str, ...]:
+    """The findings that make one needed link down for every member; several links down for a part each block nothing."""
+    found: list[str] = []
+    for link in sorted(check.needs, key=lambda link: ORDER[link]):
+        broken = [breakers(breakage, (link,), member.subject) for member in members]
+        if all(broken):
+            found.extend(finding for some in broken for finding in some)
+    return tuple(dict.fromkeys(found))
 
 
 def _ask(check: Check, desk: Desk, members: Sequence[AboutSubject]) -> list[Verdict]:
@@ -80,14 +90,16 @@ def _ask(check: Check, desk: Desk, members: Sequence[AboutSubject]) -> list[Verd
         if isinstance(fact, Unread) and not need.judges_unread:
             return [fact.about(member) for member in members]
         facts.append(fact)
+    verdicts: list[Verdict] = []
+    crash: list[Verdict] = []
     try:
-        verdicts = list(check.function(*facts))
-    # A check is foreign code: its bug must cost its own answer, not the run.
+        verdicts.extend(check.function(*facts))
+    # A check is foreign code: its bug must cost the answers it still owed, not the run.
     except Exception as error:
-        return [_crashed(f"the check failed with {type(error).__name__}: {error}")]
-    if not verdicts:
-        return [_crashed(f"the check said nothing about {len(members)} subjects")]
-    return verdicts + _not_answered(verdicts, members if check.over else ())
+        crash.append(_crashed(f"the check failed with {type(error).__name__}: {error}"))
+    if not verdicts and not crash:
+        crash.append(_crashed(f"the check said nothing about {len(members)} subjects"))
+    return verdicts + crash + _not_answered(verdicts, members if check.over else ())
 
 
 def _crashed(what: str) -> Verdict:

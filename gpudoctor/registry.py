@@ -147,6 +147,8 @@ def check(
 
 def _parameters(check_id: str, function: Callable[..., Verdicts]) -> tuple[Need, ...]:
     annotations = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
+    if len(annotations) != function.__code__.co_argcount:
+        raise RegistryError(f"{check_id}: every parameter must be annotated with the fact it needs")
     return tuple(_need(check_id, name, kind) for name, kind in annotations.items())
 
 

@@ -68,7 +68,7 @@ class SubjectKind(str, Enum):
     FILE = "file"
 
 
-class Subject(Struct, frozen=True, omit_defaults=True):
+class Subject(Struct, frozen=True):
     """The thing a verdict is about; `key` identifies it on its node (a GPU's is its sysfs address in lower case)."""
 
     kind: SubjectKind
@@ -102,7 +102,7 @@ class AboutSubject(Protocol):
         ...
 
 
-class Evidence(Struct, frozen=True, omit_defaults=True):
+class Evidence(Struct, frozen=True):
     """Where something was read (a path, a command, an API call, a log) and the raw words found there."""
 
     where: str
@@ -110,14 +110,18 @@ class Evidence(Struct, frozen=True, omit_defaults=True):
     at: str | None = None
 
 
-class Remedy(Struct, frozen=True, omit_defaults=True):
-    """One next step: what kind, what to do in words, the commands, what it interrupts, and how to see that it worked."""
+class Remedy(Struct, frozen=True):
+    """One next step: what kind, what to do in words, the commands, what it interrupts, and how to see that it worked.
+
+    `then` marks a step that comes after the one before it; without it, it stands instead of that one.
+    """
 
     action: Action
     say: str
     run: tuple[str, ...] = ()
     interrupts: str = "nothing"
     confirm: str = ""
+    then: bool = False
 
 
 Cited: TypeAlias = tuple[Evidence, ...]

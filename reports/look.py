@@ -4,7 +4,6 @@ import argparse
 import os
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from typing import TextIO
 
@@ -32,7 +31,7 @@ class Look(Struct, frozen=True):
         return cls(
             width=_width(is_terminal, os.environ),
             color=use_color("never" if file else options.color, is_terminal, os.environ),
-            ascii=options.ascii or not (file or _is_unicode(stream)),
+            ascii=options.ascii or not (file or _is_unicode(stream, os.environ)),
             verbose=options.verbose,
             quiet=options.quiet,
         )
@@ -58,6 +57,15 @@ def _width(is_terminal: bool, environment: Mapping[str, str]) -> int:
     return min(max(NARROWEST, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns), WIDEST)
 
 
-def _is_unicode(stream: TextIO) -> bool:
-    encoding = getattr(stream, "encoding", None) or sys.getdefaultencoding()
-    return encoding.lower().replace("-", "").startswith("utf")
+def _is_unicode(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether the locale, and what Python makes of it, is UTF-8.
+
+    Python's own encoding is not enough: under LC_ALL=C it writes UTF-8 all the same (PEP 538, PEP 540).
+    """
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    # Under the C locale Python itself sets LC_CTYPE to a UTF-8 one, so that alone says nothing.
+    language = environment.get("LANG") or "C"
+    coerced = language in ("C", "POSIX") and environment.get("LC_CTYPE", "").startswith(("C.", "UTF-8"))
+    locale = environment.get("LC_ALL") or ("C" if coerced else environment.get("LC_CTYPE") or language)
+    told = environment.get("PYTHONUTF8") == "1" or bool(environment.get("PYTHONIOENCODING"))
+    return encoding.startswith("utf") and (told or "utf8" in locale.lower().replace("-", ""))

@@ -46,6 +46,8 @@ BADGE_WIDTH = 9
 LABEL_WIDTH = 8
 MOST_SUBJECTS = 8
 MOST_EVIDENCE = 3
+MOST_COMMANDS = 8
+MOST_FRAMES = 4
 
 
 def render(report: Report, look: Look) -> str:
@@ -143,26 +145,37 @@ class _Page:
 
     def _chain(self) -> None:
         details = self.look.width >= NARROW
+        taken = 2 + LINK_WIDTH + 2 + BADGE_WIDTH + 2
         rows = self._grid("  ", LINK_WIDTH, BADGE_WIDTH)
         for link in Link:
             results = [result for result in self.report.results if result.link is link]
             if not results:
                 continue
-            worst = min(results, key=lambda result: _LINK_ORDER.index(result.status))
-            rows.add_row(
-                "", Text(link.value), self._badge(worst.status), Text(clean(self._glance(worst)) if details else "")
-            )
+            worst = min(results, key=lambda result: (_LINK_ORDER.index(result.status), not result.essential))
+            glance = self._one_line(self._glance(worst), taken) if details else Text()
+            rows.add_row("", Text(link.value), self._badge(worst.status), glance)
         self.console.print(rows)
+
+    def _one_line(self, words: str, taken: int) -> Text:
+        """As much as fits behind what is taken of the line: every finding is told in full further down."""
+        words, room = clean(words), self.look.width - taken
+        return Text(words if len(words) <= room else f"{words[: room - 3]}...")
 
     def _glance(self, result: Result) -> str:
         if result.status is Status.BLOCKED:
-            return f"by {', '.join(sorted({finding.split('@')[0] for finding in result.blocked_by}))}"
+            blockers = sorted({finding.split("@")[0] for finding in result.blocked_by})
+            return f"by {', '.join(blockers)}" if blockers else result.detail
         if result.status is Status.UNKNOWN:
             return f"({result.why}) {result.detail}"
         worst = [finding for finding in result.findings if finding.status is result.status]
+        alike = [other for other in self.report.results if other.link is result.link and other.status is Status.PASS]
+        if result.status is Status.PASS and not result.essential and len(alike) > 1:
+            return _count(len(alike), "check") + " passed"
+        if worst and all(finding.waived for finding in worst):
+            return f"waived: {result.detail}"
         if worst and all(finding.caused_by for finding in worst):
             causes = sorted({cause.split("@")[0] for finding in worst for cause in finding.caused_by})
-            return f"{result.detail} (follows from {', '.join(causes)})"
+            return f"follows from {', '.join(causes)}: {result.detail}"
         return result.detail
 
     def _root_cause(self, cause: RootCause) -> None:
@@ -177,32 +190,41 @@ class _Page:
             rows.add_row("", Text("evidence" if number == 0 else ""), self._evidence(evidence))
         if cause.consequence_ids:
             rows.add_row("", Text("explains"), Text(_some(_check_counts(cause.consequence_ids), MOST_SUBJECTS)))
-        if possible := sorted({possible for finding in findings for possible in finding.possible_causes}):
-            rows.add_row("", Text("unseen"), Text("may come from: " + _some(possible, 3)))
+        if possible := sorted({one.split("@")[0] for finding in findings for one in finding.possible_causes}):
+            rows.add_row("", Text("unseen"), Text("the cause may lie in " + _some(possible, 3)))
         self.console.print(rows)
-        for number, remedy in enumerate(findings[0].remedies):
-            self._remedy(remedy, first=number == 0)
+        self._remedies(findings)
 
     def _evidence(self, evidence: Evidence) -> Text:
         at = clean(f" at {evidence.at}") if evidence.at and self.look.verbose else ""
         arrow = ": " if not evidence.shows.startswith("->") else " "
-        return Text.assemble((clean(evidence.where) + at, "cyan"), arrow, clean(evidence.shows))
+        shows = evidence.shows if self.look.verbose else _shortened(evidence.shows)
+        return Text.assemble((clean(evidence.where) + at, "cyan"), arrow, clean(shows))
 
-    def _remedy(self, remedy: Remedy, *, first: bool) -> None:
-        interrupts = "" if remedy.interrupts == "nothing" else f" (interrupts {remedy.interrupts})"
-        rows = self._grid("  ", LABEL_WIDTH)
-        rows.add_row(
-            "", Text("next" if first else "or", style="bold" if first else ""), Text(f"{remedy.say}{interrupts}")
-        )
-        self.console.print(rows)
-        if first or self.look.verbose:
-            for command in remedy.run:
-                # Commands are never wrapped: they are there to be copied.
-                self.console.print(Text(f"            $ {clean(command)}", style="green"), soft_wrap=True)
-            if remedy.confirm:
-                confirm = self._grid("  ", LABEL_WIDTH)
-                confirm.add_row("", Text("confirm"), Text(clean(remedy.confirm)))
-                self.console.print(confirm)
+    def _remedies(self, findings: Sequence[Finding]) -> None:
+        """The first step with its commands, for every subject of the group; the further ones in words."""
+        for number, remedy in enumerate(findings[0].remedies):
+            word = "next" if number == 0 else "then" if remedy.then else "or"
+            interrupts = "" if remedy.interrupts == "nothing" else f" (interrupts {remedy.interrupts})"
+            rows = self._grid("  ", LABEL_WIDTH)
+            rows.add_row("", Text(word, style="bold" if number == 0 else ""), Text(clean(f"{remedy.say}{interrupts}")))
+            self.console.print(rows)
+            if number == 0 or self.look.verbose:
+                self._commands([finding.remedies[number] for finding in findings if len(finding.remedies) > number])
+        if len(findings[0].remedies) > 1 and not self.look.verbose:
+            self._print(Text("            (-v shows the commands of the further steps)", style="dim"))
+
+    def _commands(self, remedies: Sequence[Remedy]) -> None:
+        """Commands are never wrapped: they are there to be copied."""
+        commands = list(dict.fromkeys(command for remedy in remedies for command in remedy.run))
+        for command in commands[:MOST_COMMANDS]:
+            self.console.print(Text(f"            $ {clean(command)}", style="green"), soft_wrap=True)
+        if len(commands) > MOST_COMMANDS:
+            self._print(Text(f"            and {len(commands) - MOST_COMMANDS} more, in --format json"))
+        if remedies[0].confirm:
+            confirm = self._grid("  ", LABEL_WIDTH)
+            confirm.add_row("", Text("confirm"), Text(clean(remedies[0].confirm)))
+            self.console.print(confirm)
 
     def _not_seen(self) -> None:
         """What could not be told, each reason once: one unreadable path can blind many checks and subjects."""
@@ -270,6 +292,12 @@ class _Page:
 
     def _print(self, text: Text) -> None:
         self.console.print(text)
+
+
+def _shortened(shows: str) -> str:
+    """A kernel stack's innermost frames tell where a task waits; the rest is for -v."""
+    frames = shows.split("; ")
+    return "; ".join([*frames[:MOST_FRAMES], "..."]) if len(frames) > MOST_FRAMES + 1 else shows
 
 
 def _distinct(findings: Sequence[Finding]) -> list[Evidence]:

@@ -1,6 +1,6 @@
 """The desk hands each fact to whoever asks, reading it once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
@@ -52,16 +52,26 @@ class Population(Fact, frozen=True, kw_only=True):
 class Desk:
     """Facts by type, read at most once a run."""
 
-    def __init__(self, raw: Raw, config: Config) -> None:
+    def __init__(self, raw: Raw, config: Config, clock: Callable[[], float] = float) -> None:
+        """`clock` gives seconds, for `durations`; without one all of them are zero."""
         self.raw = raw
         self.config = config
+        self.durations: dict[str, float] = {}
+        self._clock = clock
         self._facts: dict[type[Fact], Fact | Unread] = {}
 
     def get(self, kind: type[FactT]) -> FactT | Unread:
         """The fact, or why it is not known."""
         if kind not in self._facts:
+            started = self._clock()
             self._facts[kind] = self._gather(kind)
+            self.durations[kind.__name__] = self._clock() - started
         return cast("FactT | Unread", self._facts[kind])
+
+    @property
+    def unread(self) -> tuple[Unread, ...]:
+        """Why each fact that was asked for could not be read."""
+        return tuple(fact for fact in self._facts.values() if isinstance(fact, Unread))
 
     def known(self, kind: type[FactT]) -> FactT | None:
         """The fact if somebody asked for it and it could be read; asks nothing itself."""

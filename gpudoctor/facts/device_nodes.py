@@ -4,19 +4,35 @@ from collections.abc import Mapping
 
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.driver import DriverGpu, DriverGpus
-from gpudoctor.facts.raw import Absent, Entry
-from gpudoctor.verdicts import Unread
+from gpudoctor.facts.raw import Absent, Entry, Raw
+from gpudoctor.verdicts import Evidence, Unread, Why
 
 NVIDIA_MAJOR = 195
 """Fixed: NV_MAJOR_DEVICE_NUMBER in nv-chardev-numbers.h of open-gpu-kernel-modules."""
 
 CONTROL = "/dev/nvidiactl"
 CONTROL_MINOR = 255
+UVM = "/dev/nvidia-uvm"
+PROC_DEVICES = "/proc/devices"
 
 
 def node_path(minor: int) -> str:
     """The device node of a GPU by its minor number, which need not be its NVML index."""
     return f"/dev/nvidia{minor}"
+
+
+DRIVER_ROOT = "/run/nvidia/driver"
+"""Where the GPU Operator's driver container has its root: it makes the device nodes there, not always in the host's /dev."""
+
+
+def look(raw: Raw, path: str) -> Entry | Absent | Unread:
+    """What is at a node's path, in the host's /dev or else below the driver container's root."""
+    entry = raw.entry(path)
+    if isinstance(entry, Absent):
+        contained = raw.entry(DRIVER_ROOT + path)
+        unseen = isinstance(contained, Unread) and contained.why is not Why.NOT_RECORDED
+        return contained if isinstance(contained, Entry) or unseen else entry
+    return entry
 
 
 class GpuNodes(Fact, frozen=True):
@@ -32,11 +48,43 @@ class GpuNodes(Fact, frozen=True):
             return driver
         return cls(
             by_address={
-                address: desk.raw.entry(node_path(gpu.minor))
+                address: look(desk.raw, node_path(gpu.minor))
                 for address, gpu in driver.gpus.items()
                 if isinstance(gpu, DriverGpu) and gpu.minor is not None
             }
         )
+
+
+class Majors(Fact, frozen=True):
+    """The character-device majors of /proc/devices by name. Several names can share one, and a name can hold a colon."""
+
+    by_name: Mapping[str, int]
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "Majors | Unread":
+        """Lines of number and name, up to the block devices."""
+        file = desk.raw.read(PROC_DEVICES)
+        if isinstance(file, Unread):
+            return file
+        if isinstance(file, Absent):
+            return Unread(Why.UNREADABLE, PROC_DEVICES, "does not exist")
+        characters = file.text.partition("Block devices:")[0]
+        pairs = (line.split(None, 1) for line in characters.splitlines() if line[:4].strip().isdecimal())
+        by_name = {words[1].strip(): int(words[0]) for words in pairs if len(words) == 2}
+        listed = {f"{name}": Evidence(PROC_DEVICES, f"{major} {name}") for name, major in by_name.items()}
+        return cls(by_name=by_name, read_from={**listed, "all": Evidence(PROC_DEVICES, "lists the registered majors")})
+
+
+class CommonNodes(Fact, frozen=True):
+    """The nodes that all GPUs share."""
+
+    control: Entry | Absent | Unread
+    uvm: Entry | Absent | Unread
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "CommonNodes | Unread":
+        """Looked at, never opened."""
+        return cls(control=look(desk.raw, CONTROL), uvm=look(desk.raw, UVM))
 
 
 def describe(entry: Entry) -> str:

@@ -1,5 +1,6 @@
 """Docker's daemon.json: does it parse, and which runtimes does it name."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,6 +84,10 @@ class DockerConfig(Fact, frozen=True):
         )
 
 
+_ESCAPED_BYTE = re.compile(r"\\x[0-9a-f]{2}")
+"""How a byte that is not UTF-8 appears in a file's text."""
+
+
 def _parse(file: TextFile) -> tuple[dict[str, Any], Reading[str | None]]:
     """The settings, and what a strict parser objects to."""
     import json
@@ -95,7 +100,7 @@ def _parse(file: TextFile) -> tuple[dict[str, Any], Reading[str | None]]:
     try:
         settings = json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        if text[error.pos - 1 : error.pos + 1].find("\\") >= 0 or text[error.pos : error.pos + 2] == "\\x":
+        if _ESCAPED_BYTE.match(text, error.pos):
             return {}, Unread(Why.UNREADABLE, file.where, "holds bytes that are not UTF-8, which Docker may accept")
         line = text.splitlines()[error.lineno - 1] if error.lineno <= len(text.splitlines()) else ""
         return {}, f"line {error.lineno} column {error.colno}: {error.msg}: {line.strip()[:100]!r}"
@@ -115,6 +120,8 @@ def _wrong_type(settings: dict[str, Any]) -> str | None:
         return f"default-runtime is {default!r}, not a string"
     if runtimes is not None and not isinstance(runtimes, dict):
         return f"runtimes is a JSON {type(runtimes).__name__}, not an object"
+    if "runc" in (runtimes or {}):
+        return "runtimes defines runc, a name that dockerd keeps for itself"
     for name, entry in (runtimes or {}).items():
         if entry is not None and not isinstance(entry, dict):
             return f"runtimes.{_well_formed(name)} is {entry!r}, not an object"

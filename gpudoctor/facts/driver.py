@@ -12,6 +12,7 @@ MODULES = "/proc/modules"
 SYS_MODULE = "/sys/module/nvidia"
 VERSION = "/proc/driver/nvidia/version"
 GPUS = "/proc/driver/nvidia/gpus"
+PARAMS = "/proc/driver/nvidia/params"
 
 # "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  …" and, from the open modules,
 # "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.163.01  Release Build  (…)".
@@ -19,10 +20,12 @@ _VERSION = re.compile(r"^NVRM version:.*?Kernel Module(?: for \S+)?\s+(\d+\.\d+(
 
 
 class NvidiaModule(Fact, frozen=True):
-    """The `nvidia` kernel module of the running kernel."""
+    """The `nvidia` kernel module of the running kernel; `mute` is why a loaded one does not say its version and flavour."""
 
     loaded: bool
     version: str | None
+    is_open: bool | None
+    mute: Unread | None = None
 
     @classmethod
     def gather(cls, desk: Desk) -> "NvidiaModule | Unread":
@@ -30,8 +33,14 @@ class NvidiaModule(Fact, frozen=True):
         loaded, evidence = _loaded(desk.raw)
         if isinstance(loaded, Unread):
             return loaded
-        version, version_evidence = _version(desk.raw)
-        return cls(loaded=loaded, version=version, read_from={"loaded": evidence, "version": version_evidence})
+        version, is_open, version_evidence = _version(desk.raw)
+        return cls(
+            loaded=loaded,
+            version=version,
+            is_open=is_open,
+            mute=_mute(desk.raw) if loaded and version is None else None,
+            read_from={"loaded": evidence, "version": version_evidence, "is_open": version_evidence},
+        )
 
 
 class DriverGpu(Citable, frozen=True):
@@ -41,6 +50,9 @@ class DriverGpu(Citable, frozen=True):
     minor: int | None
     model: str | None
     uuid: str | None
+    firmware: str | None
+    excluded: bool
+    initialised: bool
 
 
 class DriverGpus(Fact, frozen=True):
@@ -61,7 +73,9 @@ def _loaded(raw: Raw) -> tuple[Reading[bool], Evidence]:
     modules = raw.read(MODULES)
     if isinstance(modules, TextFile):
         line = next((line for line in modules.text.splitlines() if line.startswith("nvidia ")), None)
-        return line is not None, Evidence(MODULES, line or "no line for nvidia")
+        # The fifth word is the state: a module whose initialisation hangs stays Loading (proc_modules(5)).
+        live = line is not None and " Loading " not in line and " Unloading " not in line
+        return live, Evidence(MODULES, line or "no line for nvidia")
     if isinstance(modules, Absent):
         entry = raw.entry(SYS_MODULE)
         if isinstance(entry, Unread):
@@ -71,12 +85,43 @@ def _loaded(raw: Raw) -> tuple[Reading[bool], Evidence]:
     return modules, Evidence(MODULES, modules.detail)
 
 
-def _version(raw: Raw) -> tuple[str | None, Evidence]:
+def _version(raw: Raw) -> tuple[str | None, bool | None, Evidence]:
     file = raw.read(VERSION)
     if not isinstance(file, TextFile):
-        return None, Evidence(VERSION, "does not exist" if isinstance(file, Absent) else file.detail)
+        return None, None, Evidence(VERSION, "does not exist" if isinstance(file, Absent) else file.detail)
     found = _VERSION.search(file.text)
-    return (found[1] if found else None), Evidence(VERSION, file.text.partition("\n")[0])
+    first = file.text.partition("\n")[0]
+    return (found[1] if found else None), ("Open Kernel Module" in first if found else None), Evidence(VERSION, first)
+
+
+def _mute(raw: Raw) -> Unread | None:
+    file = raw.read(VERSION)
+    return file if isinstance(file, Unread) else None
+
+
+class DriverParameters(Fact, frozen=True):
+    """/proc/driver/nvidia/params: the registry keys in force, names without `NVreg_`, numbers in decimal; empty without the driver."""
+
+    values: Mapping[str, str]
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "DriverParameters | Unread":
+        """Lines of `Name: value`, strings in quotes."""
+        file = desk.raw.read(PARAMS)
+        if isinstance(file, Unread):
+            return file
+        if isinstance(file, Absent):
+            return cls(values={}, read_from={"values": file.evidence})
+        return cls(values=dict(_fields(file.text)), read_from={"values": Evidence(PARAMS, "lists the registry keys")})
+
+    def number(self, name: str) -> int | None:
+        """A numeric value."""
+        value = self.values.get(name, "")
+        return int(value) if value.isdecimal() else None
+
+    def evidence(self, name: str) -> Evidence:
+        """The line of one value."""
+        return Evidence(PARAMS, f"{name}: {self.values.get(name, 'not listed')}")
 
 
 def _driver_gpu(raw: Raw, address: str) -> DriverGpu | Absent | Unread:
@@ -86,14 +131,25 @@ def _driver_gpu(raw: Raw, address: str) -> DriverGpu | Absent | Unread:
         return file
     fields = dict(_fields(file.text))
     minor = fields.get("Device Minor", "")
-    if not minor.isdecimal():
-        return Unread(Why.UNREADABLE, path, "has no Device Minor line")
+    if not fields:
+        return Unread(Why.UNREADABLE, path, "holds no fields")
     return DriverGpu(
         address=address,
-        minor=int(minor),
+        minor=int(minor) if minor.isdecimal() else None,
         model=_known(fields.get("Model")),
         uuid=_known(fields.get("GPU UUID")),
-        read_from={"minor": Evidence(path, f"Device Minor: {minor}")},
+        firmware=None if fields.get("GPU Firmware") in (None, "N/A") else fields["GPU Firmware"],
+        # Older drivers call it Blacklisted (nv-procfs.c).
+        excluded=(fields.get("GPU Excluded") or fields.get("Blacklisted")) == "Yes",
+        initialised=_known(fields.get("Video BIOS")) is not None,
+        read_from={
+            "minor": Evidence(path, f"Device Minor: {minor or 'not listed'}"),
+            "firmware": Evidence(path, f"GPU Firmware: {fields.get('GPU Firmware', 'not listed')}"),
+            "excluded": Evidence(
+                path, f"GPU Excluded: {fields.get('GPU Excluded', fields.get('Blacklisted', 'not listed'))}"
+            ),
+            "initialised": Evidence(path, f"Video BIOS: {fields.get('Video BIOS', 'not listed')}"),
+        },
     )
 
 

@@ -39,6 +39,31 @@ class KernelLog(Fact, frozen=True):
             start = self.text.find(anchor, end)
         return found
 
+    def before(self, words: str, pattern: "re.Pattern[str]", most: int = 16) -> tuple[Evidence, ...]:
+        """The last message whose first line matches, among the last few lines before the last occurrence of some words.
+
+        A message of several lines has its time before the first one only; where no line has a time each is a message.
+        """
+        place = self.text.rfind(words)
+        lines = self.text[max(0, place - 200 * most) : self.text.rfind("\n", 0, max(0, place)) + 1].splitlines()[-most:]
+        stamped = any(_STAMP.match(line) for line in lines)
+        messages: list[list[str]] = []
+        for line in lines:
+            if messages and stamped and not _STAMP.match(line):
+                messages[-1].append(line)
+            else:
+                messages.append([line])
+        found = next((message for message in reversed(messages) if pattern.search(message[0])), [])
+        return tuple(self._evidence(line) for line in found)
+
+    def after(self, words: str, pattern: "re.Pattern[str]", most: int = 4) -> tuple[Evidence, ...]:
+        """The matching ones among the few messages after the last occurrence of some words: NVRM breaks its sentences into lines."""
+        place = self.text.rfind(words)
+        if place < 0:
+            return ()
+        lines = self.text[place : place + 200 * most].splitlines()[1 : most + 1]
+        return tuple(self._evidence(line) for line in lines if pattern.search(line))
+
     def _evidence(self, line: str) -> Evidence:
         stamp = _STAMP.match(line)
         if stamp is None:

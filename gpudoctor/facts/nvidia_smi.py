@@ -58,7 +58,7 @@ def _report(text: str) -> dict[str, Any]:
     devices: list[dict[str, Any]] = []
     for line in text.splitlines():
         if heading := _GPU_HEADING.match(line):
-            devices.append({"index": len(devices), "pci_bus_id": heading[1]})
+            devices.append({"pci_bus_id": heading[1]})
         elif field := _FIELD.match(line):
             _take(data, devices, len(field[1]), field[2].strip(), field[3].strip())
     if devices:

@@ -5,7 +5,7 @@ whose major no driver has registered makes the kernel ask for a module (the alia
 """
 
 from gpudoctor.facts.desk import Desk
-from gpudoctor.facts.device_nodes import CONTROL, CONTROL_MINOR, NVIDIA_MAJOR, GpuNodes, describe, node_path
+from gpudoctor.facts.device_nodes import CONTROL, CONTROL_MINOR, NVIDIA_MAJOR, GpuNodes, describe, look, node_path
 from gpudoctor.facts.driver import VERSION, DriverGpu, DriverGpus
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Question, TextFile
@@ -30,7 +30,7 @@ def _missing(desk: Desk, held: list[PciGpu]) -> str | None:
     version = desk.raw.read(VERSION)
     if not isinstance(version, TextFile):
         return f"{VERSION} {_state(version)}"
-    control = desk.raw.entry(CONTROL)
+    control = look(desk.raw, CONTROL)
     if not _is_node(control, CONTROL_MINOR):
         return f"{CONTROL} {_state(control)}"
     driver, nodes = desk.get(DriverGpus), desk.get(GpuNodes)

@@ -40,6 +40,12 @@ class PciGpu(Citable, frozen=True):
         """
         return self.runtime_status not in ("active", "unsupported", None)
 
+    @property
+    def withholds_registers(self) -> bool:
+        """Whether reading its registers could wake it up. Where its state was not recorded the reader has only a recording."""
+        status = self.runtime_status
+        return self.sleeps and not (isinstance(status, Unread) and status.why is Why.NOT_RECORDED)
+
 
 class PciGpus(Population, frozen=True):
     """The NVIDIA display-class functions of the node, by address."""
@@ -127,6 +133,7 @@ def _gpu(raw: Raw, address: str) -> PciGpu | Unread | None:
         read_from={
             "vendor": Evidence(vendor.where, vendor.text.strip()),
             "class_code": Evidence(class_code.where, class_code.text.strip()),
+            "device_id": Evidence(f"{base}/device", "unknown" if isinstance(device, Unread) else device.text.strip()),
             "driver": driver_evidence,
             "runtime_status": status_evidence,
         },

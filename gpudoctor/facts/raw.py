@@ -1,6 +1,6 @@
 """Raw answers, and the interface that every source gives them through."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
 
@@ -204,6 +204,10 @@ class Raw(Protocol):
 
     def read(self, path: str) -> TextFile | Absent | Unread:
         """The text of a file, symbolic links followed."""
+        ...
+
+    def read_blocking(self, paths: tuple[str, ...]) -> Mapping[str, TextFile | Absent | Unread]:
+        """Files whose reading may never return, such as a dead device's registers, by path."""
         ...
 
     def entry(self, path: str, *, follow: bool = False) -> Entry | Absent | Unread:

@@ -1,7 +1,8 @@
 """What to do about what NVML answered, from the safest step up.
 
-Sources: NVIDIA "Xid Errors" and "GPU Debug Guidelines" (docs.nvidia.com, read 2026-11) for lost GPUs and resets; the Ubuntu
-and RHEL driver packaging for version skew; nvml.h 13.5 for what each code means.
+Cases they come from, as of 2026-11: lost GPUs NVIDIA/open-gpu-kernel-modules#507 and #387 (cold power cycle, reseat), version skew
+after unattended upgrades lyulyul/shine-cluster#30, stuck tasks NVIDIA/nvidia-persistenced#15 and leptonai/gpud PR#117; nvml.h of
+CUDA 13.5 for what each code means.
 """
 
 from gpudoctor.knowledge import nvml_errors
@@ -13,9 +14,11 @@ _RELOAD = Remedy(
     Action.LOAD_MODULE,
     "Drain the node, stop what uses the GPUs, and reload the driver so that module and library are of one version.",
     run=(
-        "systemctl stop nvidia-persistenced",
+        "modinfo -F version nvidia    # the version a reload would bring",
+        "systemctl stop nvidia-persistenced nvidia-fabricmanager nvidia-dcgm",
         "modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia",
         "modprobe nvidia && modprobe nvidia_uvm",
+        "systemctl start nvidia-persistenced nvidia-fabricmanager nvidia-dcgm",
     ),
     interrupts="every process that uses a GPU of this node",
     confirm=_CONFIRM,
@@ -30,8 +33,8 @@ _REBOOT = Remedy(
 _COLLECT = Remedy(
     Action.NONE,
     "Before anything else keep the evidence: kernel log, stacks of stuck tasks, and NVIDIA's own report without NVML.",
-    run=("gpudoctor record --raw -o /var/tmp/gpudoctor-snapshot", "nvidia-bug-report.sh --safe-mode"),
-    confirm="ls /var/tmp/gpudoctor-snapshot",
+    run=("gpudoctor record --raw -o /var/tmp/gpudoctor-$(date +%Y%m%d-%H%M%S)", "nvidia-bug-report.sh --safe-mode"),
+    confirm="ls /var/tmp/gpudoctor-*",
 )
 _RESEAT = Remedy(
     Action.INSPECT_HARDWARE,
@@ -42,7 +45,10 @@ _RESEAT = Remedy(
 _RESET = Remedy(
     Action.RESET_GPU,
     "Stop what uses this GPU and reset it.",
-    run=("nvidia-smi --gpu-reset -i ADDRESS",),
+    run=(
+        "nvidia-smi -L    # which index the GPU has",
+        "nvidia-smi --gpu-reset -i INDEX",
+    ),
     interrupts="every process on this GPU and on those joined to it by NVLink",
     confirm=_CONFIRM,
 )
@@ -60,7 +66,7 @@ FOR_CODE: dict[int, tuple[Remedy, ...]] = {
     nvml_errors.LIBRARY_NOT_FOUND: (
         Remedy(
             Action.INSTALL_PACKAGE,
-            "Install the driver's user-space libraries of the same version as the loaded module.",
+            "Find the loaded module's version, and install the user-space libraries of exactly that version.",
             run=(
                 "cat /proc/driver/nvidia/version",
                 "ldconfig -p | grep libnvidia-ml",
@@ -74,7 +80,7 @@ FOR_CODE: dict[int, tuple[Remedy, ...]] = {
     nvml_errors.GPU_IS_LOST: (_COLLECT, _REBOOT, _RESEAT),
     nvml_errors.RESET_REQUIRED: (_COLLECT, _RESET, _REBOOT),
 }
-OTHERWISE: tuple[Remedy, ...] = (_COLLECT, _RELOAD, _REBOOT)
+OTHERWISE: tuple[Remedy, ...] = (_COLLECT, _REBOOT)
 FOR_HANG: tuple[Remedy, ...] = (
     _COLLECT,
     Remedy(
@@ -90,7 +96,10 @@ FOR_CRASH: tuple[Remedy, ...] = (
     Remedy(
         Action.INSTALL_PACKAGE,
         "Reinstall the driver's user-space libraries: a crash inside them mostly means mixed or damaged files.",
-        run=("ldconfig -p | grep libnvidia-ml", "dpkg -V 'libnvidia-compute-*'    # RHEL: rpm -Va 'nvidia-driver*'"),
+        run=(
+            "ldconfig -p | grep libnvidia-ml",
+            "dpkg -V $(dpkg-query -Wf '${Package} ' 'libnvidia-*')    # RHEL: rpm -Va 'nvidia*'",
+        ),
         interrupts="nothing that is already running",
         confirm=_CONFIRM,
     ),

@@ -1,7 +1,7 @@
-"""The file reader: a program of its own that reads a directory tree which the NVIDIA driver serves, one JSON object a line.
+"""The file reader: a program of its own that reads files and trees whose reading may never return, one JSON object a line.
 
-The driver answers reads below /proc/driver/nvidia under its own locks, so a stuck driver can hold a reader for ever.
-Arguments: the directory as it lies on this machine, and the path to report it under.
+The driver answers reads below /proc/driver/nvidia under its own locks, so a stuck driver can hold a reader for ever; so can the
+config space of a dead device. Arguments: pairs of a place on this machine and the path to report it under.
 """
 
 import ctypes
@@ -28,13 +28,18 @@ def error_name(error: OSError) -> str:
     return errno.errorcode.get(error.errno or 0, "EIO")
 
 
+def _is_directory(place: str) -> bool:
+    return stat.S_ISDIR(os.lstat(place).st_mode)
+
+
 def read(place: str, path: str) -> None:
     """Say what is at a place, and go down into directories."""
     say(reading=path)
     try:
         status = os.lstat(place)
         if stat.S_ISDIR(status.st_mode):
-            names = sorted(os.listdir(place))
+            # Plain files first: what the driver says of one GPU may not come back, what it says of itself then has.
+            names = sorted(os.listdir(place), key=lambda name: (_is_directory(f"{place}/{name}"), name))
             say(path=path, type="dir", mode=stat.S_IMODE(status.st_mode))
             for name in names:
                 read(f"{place}/{name}", f"{path}/{name}")
@@ -51,5 +56,6 @@ def read(place: str, path: str) -> None:
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(PR_SET_NAME, NAME, 0, 0, 0)
     signal.alarm(30)
-    read(sys.argv[1], sys.argv[2])
+    for number in range(1, len(sys.argv) - 1, 2):
+        read(sys.argv[number], sys.argv[number + 1])
     say(done=True)

@@ -19,7 +19,7 @@ SECONDS = 3.0
 
 
 class DriverTree(Struct, frozen=True):
-    """One object for each path below /proc/driver/nvidia; `stuck_at` is the path whose reading did not return."""
+    """One object for each path that was read; `stuck_at` is the one whose reading did not return."""
 
     lines: tuple[dict[str, Any], ...]
     stuck_at: str | None
@@ -33,12 +33,30 @@ def read_driver_tree(root: str, deadline: Deadline) -> DriverTree:
         return DriverTree((), DRIVER_TREE)
     if not os.path.isdir(place):
         return DriverTree((), None)
-    end = run_child([sys.executable, "-I", "-S", str(READER), place, DRIVER_TREE], deadline.sooner(SECONDS))
+    return _read([(place, DRIVER_TREE)], deadline)
+
+
+def read_files(root: str, paths: tuple[str, ...], deadline: Deadline) -> DriverTree:
+    """Single files, in order, up to the deadline; one that cannot even be found is left out."""
+    files = LiveFiles(root)
+    places = []
+    for path in paths:
+        try:
+            places.append((files.place(path, follow=True), path))
+        except OSError:
+            continue
+    return _read(places, deadline) if places else DriverTree((), None)
+
+
+def _read(places: list[tuple[str, str]], deadline: Deadline) -> DriverTree:
+    words = [word for pair in places for word in pair]
+    end = run_child([sys.executable, "-I", "-S", str(READER), *words], deadline.sooner(SECONDS))
     lines = [said for line in end.stdout.split(b"\n") if (said := _decoded(line))]
+    found = tuple(said for said in lines if "path" in said)
     if any("done" in said for said in lines):
-        return DriverTree(tuple(said for said in lines if "path" in said), None)
+        return DriverTree(found, None)
     reading = [said["reading"] for said in lines if "reading" in said]
-    return DriverTree(tuple(said for said in lines if "path" in said), reading[-1] if reading else DRIVER_TREE)
+    return DriverTree(found, reading[-1] if reading else places[0][1])
 
 
 def _decoded(line: bytes) -> dict[str, Any]:

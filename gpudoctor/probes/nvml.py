@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,19 +62,23 @@ def _arguments(question: Question, deadline: Deadline, root: str) -> dict[str, A
         "import_paths": [str(Path(binding.origin).parent)],
         "seconds": deadline.remaining,
     }
-    if root != "/":
-        library = _library_below(root)
+    if root == "/":
+        # The loader's own search first, then a driver container's root.
+        contained = _library_below(root, [place for place in LIBRARY_DIRECTORIES if place.startswith("/run/")])
+        arguments["libraries"] = ["libnvidia-ml.so.1", *([contained] if contained else [])]
+    else:
+        library = _library_below(root, LIBRARY_DIRECTORIES)
         if library is None:
             return Answer(
                 data={"init": 12, "said": f"libnvidia-ml.so.1 is in none of {', '.join(LIBRARY_DIRECTORIES)}"}
             )
-        arguments["library"] = library
+        arguments["libraries"] = [library]
     return arguments
 
 
-def _library_below(root: str) -> str | None:
+def _library_below(root: str, directories: Sequence[str]) -> str | None:
     files = LiveFiles(root)
-    for directory in LIBRARY_DIRECTORIES:
+    for directory in directories:
         path = f"{directory}/libnvidia-ml.so.1"
         if not isinstance(files.entry(path, follow=True), Absent):
             return files.place(path, follow=True)
@@ -118,6 +123,7 @@ def _worker(abandoned: Abandoned, *, earlier: bool) -> dict[str, Any]:
 
 def _answer(end: ChildEnd, lines: list[dict[str, Any]]) -> Answer:
     data: dict[str, Any] = {}
+    devices: dict[str, dict[str, Any]] = {}
     calling: str | None = None
     error: dict[str, Any] | None = None
     done = False
@@ -127,7 +133,11 @@ def _answer(end: ChildEnd, lines: list[dict[str, Any]]) -> Answer:
         done = done or "done" in line
         data.update(line.get("set", {}))
         if "device" in line:
-            data.setdefault("devices", []).append(line["device"])
+            devices.setdefault(line["device"]["pci_bus_id"], {}).update(line["device"])
+    # A device of which nothing was answered yet is not listed: the call that was running tells about it.
+    data.update(
+        {"devices": answered} if (answered := [device for device in devices.values() if len(device) > 1]) else {}
+    )
     if end.abandoned is not None:
         # A worker that has said everything can still hang in closing the device nodes.
         stopped_at = "its exit" if done or error else calling

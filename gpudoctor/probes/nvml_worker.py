@@ -2,7 +2,7 @@
 
 Started by file path in an isolated interpreter. Before each call that may block it prints which one, so that whoever reads knows
 where it stopped. Devices are asked for by PCI address, which tells beyond doubt which one an unanswered call was about.
-Arguments: a JSON object with `import_paths`, `seconds`, `addresses`, `attach` and optionally `library`.
+Arguments: a JSON object with `import_paths`, `seconds`, `addresses`, `attach` and `libraries`.
 """
 
 import ctypes
@@ -162,18 +162,22 @@ class Asker:
 
     def ask_device(self, address: str) -> None:
         """Everything about the device at a PCI address, field by field; a field it does not have is left out."""
-        device: dict[str, Any] = {"pci_bus_id": address}
+        say(device={"pci_bus_id": address})
         handle = self.call("nvmlDeviceGetHandleByPciBusId", address.encode(), shown=address)
         if self.is_error(handle):
-            device["error"] = self.error(handle, f"nvmlDeviceGetHandleByPciBusId_v2({address})")
-        else:
-            for key, function in DEVICE_FIELDS.items():
-                value = self.call(function, handle, shown=address)
-                if not self.is_error(value):
-                    device[key] = text(value)
-                elif key == "uuid":
-                    device["error"] = self.error(value, f"{function}({address})")
-        say(device=device)
+            say(
+                device={
+                    "pci_bus_id": address,
+                    "error": self.error(handle, f"nvmlDeviceGetHandleByPciBusId_v2({address})"),
+                }
+            )
+            return
+        for key, function in DEVICE_FIELDS.items():
+            value = self.call(function, handle, shown=address)
+            if not self.is_error(value):
+                say(device={"pci_bus_id": address, key: text(value)})
+            elif key == "uuid":
+                say(device={"pci_bus_id": address, "error": self.error(value, f"{function}({address})")})
 
     def error(self, error: Any, call: str) -> dict[str, Any]:
         """An NVMLError as data."""
@@ -212,9 +216,12 @@ def main() -> None:
         )
         return
     asker = Asker(pynvml)
-    library = arguments.get("library", "libnvidia-ml.so.1")
-    say(calling=f"dlopen({text(library)})")
-    refused = load_library(pynvml, library)
+    refused: str | None = "no library was named"
+    for library in arguments["libraries"]:
+        say(calling=f"dlopen({text(library)})")
+        refused = load_library(pynvml, library)
+        if refused is None:
+            break
     if refused is not None:
         say(set={"init": NVML_ERROR_LIBRARY_NOT_FOUND, "said": refused})
         say(done=True)

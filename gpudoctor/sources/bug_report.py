@@ -33,6 +33,8 @@ _TRIMMED = "[section body removed"
 _FUNCTION = re.compile(
     r"^((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .*?\[([0-9a-f]{4})\]: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]"
 )
+# Older versions cut long names off, and with them the ids.
+_CUT_FUNCTION = re.compile(r"^((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .*?\[([0-9a-f]{4})\]: NVIDIA ")
 _VERBOSE_HEAD = re.compile(r"^((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) \S")
 _DRIVER_IN_USE = re.compile(r"^[ \t]+Kernel driver in use: (\S+)", re.MULTILINE)
 _VERBOSE = re.compile(r"\s-\w*v{1,3}x*\b|\s-v\b")
@@ -160,6 +162,8 @@ class _Reader:
         for line in output.splitlines():
             if function := _FUNCTION.match(line[:MAX_LINE]):
                 self._functions.setdefault(_full(function[1]), (function[2], function[3], function[4]))
+            elif cut := _CUT_FUNCTION.match(line[:MAX_LINE]):
+                self._functions.setdefault(_full(cut[1]), (cut[2], "10de", ""))
         if self._functions:
             self._listing_origin = command
 
@@ -175,7 +179,10 @@ class _Reader:
     def _put_function(self, address: str, class_code: str, vendor: str, device: str) -> None:
         base = f"/sys/bus/pci/devices/{address}"
         self._put_text(f"{base}/vendor", f"0x{vendor}", origin=self._listing_origin)
-        self._put_text(f"{base}/device", f"0x{device}", origin=self._listing_origin)
+        if device:
+            self._put_text(f"{base}/device", f"0x{device}", origin=self._listing_origin)
+        else:
+            self._put(f"{base}/device", Record(error=f"{self._listing_origin} cut its ids off"))
         self._put_text(f"{base}/class", f"0x{class_code}00", origin=self._listing_origin)
         path = f"{base}/driver"
         driver = self._drivers.get(address)

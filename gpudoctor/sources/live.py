@@ -1,6 +1,7 @@
 """The live node, optionally below a root directory that holds the host's proc, sys and dev."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from gpudoctor.facts.raw import Absent, Answer, CommandOutput, Entry, Gate, List
 from gpudoctor.probes.commands import run_command
 from gpudoctor.probes.deadline import Deadline
 from gpudoctor.probes.files import LiveFiles
-from gpudoctor.probes.guarded import DRIVER_TREE, DriverTree, read_driver_tree
+from gpudoctor.probes.guarded import DRIVER_TREE, DriverTree, read_driver_tree, read_files
 from gpudoctor.probes.kernel_log import read_kernel_log
 from gpudoctor.probes.nvml import ask_nvml
 from gpudoctor.sources.errors import SourceError
@@ -39,6 +40,13 @@ class Live:
         """The text of a file."""
         return self._reader(path).read(path)
 
+    def read_blocking(self, paths: tuple[str, ...]) -> Mapping[str, TextFile | Absent | Unread]:
+        """Files read in one child, up to a deadline of their own."""
+        if not paths:
+            return {}
+        node = _GuardedNode(read_files(self.root, paths, self.deadline), complete=paths)
+        return {path: node.read(path) for path in paths}
+
     def entry(self, path: str, *, follow: bool = False) -> Entry | Absent | Unread:
         """What is at a path."""
         return self._reader(path).entry(path, follow=follow)
@@ -48,12 +56,8 @@ class Live:
         return self._reader(path).listing(path)
 
     def command(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> CommandOutput | Absent | Unread:
-        """A command of this node; below a root nothing is run, its programs are not ours to start."""
-        if self.kind is SourceKind.ROOT:
-            return Unread(
-                Why.WITHHELD, " ".join(argv), "commands are not run below --root", would_need="a run on the node itself"
-            )
-        return run_command(argv, self.deadline.sooner(seconds))
+        """A command of this node, below a root the one that lies there."""
+        return run_command(argv, self.deadline.sooner(seconds), self.root)
 
     def log(self, name: str) -> Log | Unread:
         """The kernel log; other logs are not read yet."""
@@ -74,23 +78,23 @@ class Live:
     def driver_tree(self) -> RecordedNode:
         """What the driver serves below /proc/driver/nvidia, read once in a child."""
         if self._driver_tree is None:
-            self._driver_tree = _DriverTreeNode(read_driver_tree(self.root, self.deadline))
+            self._driver_tree = _GuardedNode(read_driver_tree(self.root, self.deadline), complete=(DRIVER_TREE,))
         return self._driver_tree
 
     def _reader(self, path: str) -> LiveFiles | RecordedNode:
         return self.driver_tree if path == DRIVER_TREE or path.startswith(DRIVER_TREE + "/") else self.files
 
 
-class _DriverTreeNode(RecordedNode):
-    """The driver's files as the reader child saw them; what it did not reach was not readable in time."""
+class _GuardedNode(RecordedNode):
+    """Files as the reader child saw them; what it did not reach was not readable in time."""
 
-    def __init__(self, seen: DriverTree) -> None:
+    def __init__(self, seen: DriverTree, complete: tuple[str, ...]) -> None:
         tree = Tree()
         for said in seen.lines:
             tree.put(said["path"], _record(said))
         if seen.stuck_at is not None:
             tree.put(seen.stuck_at, Record(error="ETIMEDOUT"))
-        super().__init__(tree, complete=() if seen.stuck_at else (DRIVER_TREE,))
+        super().__init__(tree, complete=() if seen.stuck_at else complete)
 
     def unrecorded(self, path: str) -> Absent | Unread:
         """The reader never came to it."""

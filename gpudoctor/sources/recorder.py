@@ -4,6 +4,7 @@ import datetime
 import json
 import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,19 @@ class Recorder:
         self._entries: dict[str, dict[str, Any]] = {}
         self._listed: dict[str, tuple[str, ...]] = {}
         self._commands: dict[tuple[str, ...], CommandOutput | Absent | Unread] = {}
-        self._logs: dict[str, Log] = {}
+        self._logs: dict[str, Log | Unread] = {}
         self._answers: dict[str, Answer] = {}
 
     def read(self, path: str) -> TextFile | Absent | Unread:
         """Read and remember a file."""
-        file = self._live.read(path)
+        return self._remember(path, self._live.read(path))
+
+    def read_blocking(self, paths: tuple[str, ...]) -> Mapping[str, TextFile | Absent | Unread]:
+        """Read and remember files whose reading may not return."""
+        found = self._live.read_blocking(paths)
+        return {path: self._remember(path, file) for path, file in found.items()}
+
+    def _remember(self, path: str, file: TextFile | Absent | Unread) -> TextFile | Absent | Unread:
         place = self._canonical(path, follow=True)
         if isinstance(file, TextFile):
             self._files[place] = file.text
@@ -97,8 +105,7 @@ class Recorder:
     def log(self, name: str) -> Log | Unread:
         """Read and remember a log."""
         log = self._live.log(name)
-        if isinstance(log, Log):
-            self._logs[name] = log
+        self._logs[name] = log
         return log
 
     def answer(self, name: str, gate: Gate) -> Answer | Unread:
@@ -131,6 +138,8 @@ class Recorder:
             directory / "commands.jsonl", [_command_line(argv, output) for argv, output in self._commands.items()]
         )
         for name, log in self._logs.items():
+            if isinstance(log, Unread):
+                continue
             place = directory / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(log.text.encode())
@@ -153,7 +162,7 @@ class Recorder:
             "config": config.to_json(),
             "plugins": [],
             "clock": self._clock,
-            "logs": {name: {"source": log.source, "from_boot": log.from_boot} for name, log in self._logs.items()},
+            "logs": {name: _log_line(log) for name, log in self._logs.items()},
         }
 
     def _complete(self) -> list[str]:
@@ -212,6 +221,12 @@ def _entry_line(entry: Entry) -> dict[str, Any]:
     return line
 
 
+def _log_line(log: Log | Unread) -> dict[str, Any]:
+    if isinstance(log, Unread):
+        return {"where": log.where, "error": log.why.value, "detail": log.detail, "would_need": log.would_need}
+    return {"source": log.source, "from_boot": log.from_boot}
+
+
 def _command_line(argv: tuple[str, ...], output: CommandOutput | Absent | Unread) -> dict[str, Any]:
     match output:
         case CommandOutput():
@@ -219,7 +234,7 @@ def _command_line(argv: tuple[str, ...], output: CommandOutput | Absent | Unread
         case Absent():
             return {"argv": argv, "error": "not-found"}
         case Unread():
-            return {"argv": argv, "error": output.why.value}
+            return {"argv": argv, "error": output.why.value, "detail": output.detail, "would_need": output.would_need}
 
 
 def _write_lines(path: Path, lines: list[dict[str, Any]]) -> None:

@@ -136,11 +136,11 @@ class Snapshot(RecordedNode):
     def log(self, name: str) -> Log | Unread:
         """A log file of the snapshot."""
         text = self._member(name)
-        if text is None or self.manifest is None:
-            return super().log(name)
+        about = self.manifest.logs.get(name, {}) if self.manifest is not None else {}
+        if text is None:
+            return _unread(about, str(about.get("where") or name)) if "error" in about else super().log(name)
         if isinstance(text, Unread):
             return text
-        about = self.manifest.logs.get(name, {})
         return Log(name, text, source=str(about.get("source") or ""), from_boot=bool(about.get("from_boot")))
 
     def answer(self, name: str, gate: Gate) -> Answer | Unread:
@@ -245,7 +245,14 @@ def _command(line: dict[str, Any], where: str) -> tuple[tuple[str, ...], Command
                 raise SourceError(f"{where}: {error}") from error
         case "not-found":
             return argv, Absent(argv[0])
-        case "timed-out":
+        case "timed-out" if "detail" not in line:
             return argv, Unread(Why.TIMED_OUT, " ".join(argv), "did not end before its deadline")
-        case other:
-            return argv, Unread(Why.UNREADABLE, " ".join(argv), str(other))
+        case _:
+            return argv, _unread(line, " ".join(argv))
+
+
+def _unread(line: dict[str, Any], where: str) -> Unread:
+    """The reason that was recorded in place of an answer."""
+    error = str(line["error"])
+    why = Why(error) if error in {why.value for why in Why} else Why.UNREADABLE
+    return Unread(why, where, str(line.get("detail") or error), would_need=str(line.get("would_need") or ""))

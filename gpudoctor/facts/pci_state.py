@@ -1,0 +1,148 @@
+"""What a GPU's own registers and the PCI core say of it: config header, memory regions, error counters, power state."""
+
+import re
+from collections.abc import Mapping
+
+from gpudoctor.facts.desk import Citable, Desk, Fact, Reading
+from gpudoctor.facts.pci import DEVICES, PciGpu, PciGpus
+from gpudoctor.facts.raw import Absent, Raw, TextFile
+from gpudoctor.verdicts import Evidence, Unread, Why
+
+ALL_ONES = "\\xff\\xff\\xff\\xff"
+"""How four bytes of ff appear in text; a read that no device answers gives all ones (PCI Local Bus Specification, master abort)."""
+
+DEAD_WIDTH = 63
+"""The six bits of the link width, all set (PCI Express Base Specification, Link Status Register)."""
+
+
+class Region(Citable, frozen=True):
+    """One base address register: its range in bytes, and the kernel's flags for it (0 when there is no such region)."""
+
+    number: int
+    start: int
+    end: int
+    flags: int
+
+    @property
+    def empty(self) -> bool:
+        """It has no place, if it exists at all."""
+        return self.start == 0 and self.end == 0
+
+    @property
+    def unassigned(self) -> bool:
+        """It exists and has no place."""
+        return self.flags != 0 and self.empty
+
+
+class PciState(Citable, frozen=True):
+    """One GPU. `responds` is None when neither config space nor link could be read; counters are uncorrectable errors."""
+
+    address: str
+    responds: Reading[bool | None]
+    regions: Reading[tuple[Region, ...] | None]
+    fatal_errors: int | None
+    nonfatal_errors: int | None
+    power_state: str | None
+
+
+class PciStates(Fact, frozen=True):
+    """The state of each GPU by address."""
+
+    by_address: Mapping[str, PciState]
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "PciStates | Unread":
+        """Config space is read only of GPUs that are awake, and where a dead one cannot hold the doctor."""
+        gpus = desk.get(PciGpus)
+        if isinstance(gpus, Unread):
+            return gpus
+        paths = tuple(f"{DEVICES}/{gpu.address}/config" for gpu in gpus if not gpu.withholds_registers)
+        configs = desk.raw.read_blocking(paths)
+        return cls(by_address={gpu.address: _state(desk.raw, gpu, configs) for gpu in gpus})
+
+
+def _state(raw: Raw, gpu: PciGpu, configs: Mapping[str, TextFile | Absent | Unread]) -> PciState:
+    base = f"{DEVICES}/{gpu.address}"
+    responds, responds_evidence = _responds(raw, gpu, base, configs)
+    regions, regions_evidence = _regions(raw, f"{base}/resource")
+    fatal, fatal_evidence = _total(raw, f"{base}/aer_dev_fatal", "TOTAL_ERR_FATAL")
+    nonfatal, nonfatal_evidence = _total(raw, f"{base}/aer_dev_nonfatal", "TOTAL_ERR_NONFATAL")
+    power, power_evidence = _line(raw, f"{base}/power_state")
+    return PciState(
+        address=gpu.address,
+        responds=responds,
+        regions=regions,
+        fatal_errors=fatal,
+        nonfatal_errors=nonfatal,
+        power_state=power,
+        read_from={
+            "responds": responds_evidence,
+            "regions": regions_evidence,
+            "fatal_errors": fatal_evidence,
+            "nonfatal_errors": nonfatal_evidence,
+            "power_state": power_evidence,
+        },
+    )
+
+
+def _responds(
+    raw: Raw, gpu: PciGpu, base: str, configs: Mapping[str, TextFile | Absent | Unread]
+) -> tuple[Reading[bool | None], Evidence]:
+    """All ones in config space, or a link of width 63, say that nobody answers; any other header that somebody does."""
+    if gpu.withholds_registers:
+        withheld = Unread(
+            Why.WITHHELD, f"{base}/config", "reading it would wake the GPU up", would_need="the GPU in use"
+        )
+        return withheld, Evidence(f"{base}/config", "not read: the GPU is not active")
+    config = configs[f"{base}/config"]
+    if isinstance(config, TextFile) and config.text:
+        dead = config.text.startswith(ALL_ONES)
+        shows = "ff ff ff ff: nobody answers" if dead else f"begins with {_bytes(config.text)[:8].hex(' ')}"
+        return not dead, Evidence(config.where, shows)
+    if isinstance(config, Unread) and config.why is Why.TIMED_OUT:
+        return config, Evidence(config.where, config.detail)
+    width, evidence = _line(raw, f"{base}/current_link_width")
+    if width is not None and width.isdecimal():
+        return int(width) != DEAD_WIDTH, evidence
+    return (config if isinstance(config, Unread) else None), evidence
+
+
+def _bytes(text: str) -> bytes:
+    """What stood in a file before the bytes that are no UTF-8 became escapes."""
+    return re.sub(rb"\\x([0-9a-f]{2})", lambda escape: bytes.fromhex(escape[1].decode()), text.encode())
+
+
+def _regions(raw: Raw, path: str) -> tuple[Reading[tuple[Region, ...] | None], Evidence]:
+    """Lines of start, end and flags; the first six are the base address registers (Documentation/PCI/sysfs-pci.rst)."""
+    file = raw.read(path)
+    if isinstance(file, Unread):
+        return file, Evidence(path, file.detail)
+    if isinstance(file, Absent):
+        return None, file.evidence
+    regions = []
+    for number, line in enumerate(file.text.splitlines()[:6]):
+        try:
+            start, end, flags = (int(word, 16) for word in line.split())
+        except ValueError:
+            return Unread(Why.UNREADABLE, path, f"line {number + 1} is {line!r}"), Evidence(path, line)
+        seen = {"region": Evidence(path, f"region {number}: {line.strip()}")}
+        regions.append(Region(number=number, start=start, end=end, flags=flags, read_from=seen))
+    return tuple(regions), Evidence(path, file.text.strip().replace("\n", "; ")[:200])
+
+
+def _total(raw: Raw, path: str, name: str) -> tuple[int | None, Evidence]:
+    """The kernel's sum of one kind of AER error since boot (Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats)."""
+    file = raw.read(path)
+    if not isinstance(file, TextFile):
+        return None, Evidence(path, "does not exist" if isinstance(file, Absent) else file.detail)
+    counts = {words[0]: words[-1] for line in file.text.splitlines() if len(words := line.split()) == 2}
+    counted = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count not in ("0", ""))
+    total = counts.get(name, "")
+    return (int(total) if total.isdecimal() else None), Evidence(path, counted or f"{name} {total}")
+
+
+def _line(raw: Raw, path: str) -> tuple[str | None, Evidence]:
+    file = raw.read(path)
+    if not isinstance(file, TextFile):
+        return None, Evidence(path, "does not exist" if isinstance(file, Absent) else file.detail)
+    return file.text.strip(), Evidence(file.where, file.text.strip())

@@ -1,0 +1,57 @@
+"""GPU architectures by PCI device id, and which kernel-module flavour each needs.
+
+Device ids: pciutils/pciids @c1c12547d626 (2026-08-22). NVIDIA gives the ids of one family of chips a common first byte; 1dxx holds
+both Pascal (GP10x) and Volta (GV100, from 1d81 on). Flavours: README of open-gpu-kernel-modules 595.45.04 (Turing and later are
+supported), cloud-native-docs platform-support (GH200 needs the open modules), NVIDIA developer blog on open kernel modules and the
+proprietary module's own log line "requires use of the NVIDIA open kernel modules" (Blackwell). Read 2026-11-29.
+"""
+
+from enum import Enum
+
+
+class Flavour(str, Enum):
+    """Which build of the kernel module a GPU can run with."""
+
+    OPEN = "open"
+    PROPRIETARY = "proprietary"
+    EITHER = "either"
+
+
+_BY_FIRST_BYTE: dict[str, tuple[str, Flavour]] = {
+    "13": ("Maxwell", Flavour.PROPRIETARY),
+    "15": ("Pascal", Flavour.PROPRIETARY),
+    "17": ("Maxwell", Flavour.PROPRIETARY),
+    "1b": ("Pascal", Flavour.PROPRIETARY),
+    "1c": ("Pascal", Flavour.PROPRIETARY),
+    "1e": ("Turing", Flavour.EITHER),
+    "1f": ("Turing", Flavour.EITHER),
+    "20": ("Ampere", Flavour.EITHER),
+    "21": ("Turing", Flavour.EITHER),
+    "22": ("Ampere", Flavour.EITHER),
+    "23": ("Hopper", Flavour.EITHER),
+    "24": ("Ampere", Flavour.EITHER),
+    "25": ("Ampere", Flavour.EITHER),
+    "26": ("Ada Lovelace", Flavour.EITHER),
+    "27": ("Ada Lovelace", Flavour.EITHER),
+    "28": ("Ada Lovelace", Flavour.EITHER),
+    "29": ("Blackwell", Flavour.OPEN),
+    "2b": ("Blackwell", Flavour.OPEN),
+    "2c": ("Blackwell", Flavour.OPEN),
+    "2d": ("Blackwell", Flavour.OPEN),
+    "2e": ("Blackwell", Flavour.OPEN),
+    "2f": ("Blackwell", Flavour.OPEN),
+    "31": ("Blackwell Ultra", Flavour.OPEN),
+}
+_GRACE_HOPPER = frozenset({"2342", "2348"})
+"""GH200; the other 23xx are Hopper on PCIe or SXM."""
+
+
+def architecture(device_id: str) -> tuple[str, Flavour] | None:
+    """Name and needed flavour for a device id of four hex digits; None for one this table does not know."""
+    device_id = device_id.lower()
+    if device_id in _GRACE_HOPPER:
+        return "Grace Hopper", Flavour.OPEN
+    if device_id.startswith("1d"):
+        name = "Volta" if device_id >= "1d81" else "Pascal"
+        return name, Flavour.PROPRIETARY
+    return _BY_FIRST_BYTE.get(device_id[:2])
