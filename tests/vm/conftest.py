@@ -1,4 +1,4 @@
-"""Fixtures: each scenario boots once in a session, however many tests look at it."""
+"""Fixtures: each scenario runs once in a session, however many tests look at it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ from .cache import default_cache
 from .guest_image import GuestParts, guest_parts
 from .kernel import Kernel, installed_kernel, missing_parts
 from .machine import GuestRun, boot
-from .scenarios import SCENARIOS
+from .scenarios import boots
 
 Boots = Callable[[str], GuestRun]
 
@@ -32,17 +32,17 @@ def parts(kernel: Kernel) -> GuestParts:
 
 @pytest.fixture(scope="session")
 def booted(kernel: Kernel, parts: GuestParts, tmp_path_factory: pytest.TempPathFactory) -> Boots:
-    """The finished boot of a scenario, by its name."""
-    scenarios = {scenario.name: scenario for scenario in SCENARIOS}
+    """The finished run of a scenario, by its name."""
     finished: dict[str, GuestRun | Exception] = {}
 
     def boot_once(name: str) -> GuestRun:
         if name not in finished:
-            folder: Path = tmp_path_factory.mktemp(name)
+            (scenarios,) = (scenarios for scenarios in boots() if name in [scenario.name for scenario in scenarios])
+            folder: Path = tmp_path_factory.mktemp(scenarios[0].name)
             try:
-                finished[name] = boot(kernel, parts, scenarios[name], folder)
+                finished.update(boot(kernel, parts, scenarios, folder))
             except Exception as failure:  # kept, so that a machine that does not start fails each test at once
-                finished[name] = failure
+                finished.update(dict.fromkeys((scenario.name for scenario in scenarios), failure))
         run = finished[name]
         if isinstance(run, Exception):
             raise run

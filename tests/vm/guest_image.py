@@ -1,6 +1,6 @@
-"""Compose the guest's root file system: tools and interpreter, gpudoctor, stand-ins, and one scenario's script.
+"""Compose the guest's root file system: tools and interpreter, gpudoctor, stand-ins, and the scripts of its scenarios.
 
-The image is several archives one after the other. All but the scenario's are built once and cached.
+The image is several archives one after the other. All but the scenarios' are built once and cached.
 """
 
 import configparser
@@ -26,14 +26,13 @@ GUEST = HERE / "guest"
 NVML_SOURCE = HERE.parent / "standin" / "libnvidia_ml.c"
 MODULES_FOLDER = "/lib/modules/standin"
 NVML_LIBRARY = "/usr/lib/libnvidia-ml.so.1"
-NVML_ANSWERS = "/scenario/nvml.json"
 BUILDERS = tuple(HERE / name for name in ("guest_image.py", "python_tree.py", "newc.py"))
 PACKAGING_FILES = ("pyproject.toml", "setup.cfg", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
 
 
 @dataclass(frozen=True, slots=True)
 class GuestParts:
-    """The cached archives that every scenario shares, and where gpudoctor lies installed on this machine."""
+    """The cached archives that every boot shares, and where gpudoctor lies installed on this machine."""
 
     archives: tuple[Path, ...]
     gpudoctor_site: Path
@@ -45,13 +44,13 @@ def guest_parts(kernel: Kernel, cache: Cache) -> GuestParts:
     return GuestParts((_base(cache), _project(site, cache), _standins(kernel, cache)), site)
 
 
-def write_image(parts: GuestParts, scenario: Scenario, image: Path) -> None:
-    """Write the whole initial file system of one scenario."""
+def write_image(parts: GuestParts, scenarios: tuple[Scenario, ...], image: Path) -> None:
+    """Write the whole initial file system of one boot."""
     with image.open("wb") as output:
         for archive in parts.archives:
             with archive.open("rb") as part:
                 shutil.copyfileobj(part, output)
-        output.write(_archive(lambda archive: _add_scenario(archive, scenario)))
+        output.write(_archive(lambda archive: _add_scenarios(archive, scenarios)))
 
 
 def installed_gpudoctor(cache: Cache) -> Path:
@@ -162,12 +161,15 @@ def _add_base(archive: ArchiveWriter) -> None:
     python_tree.add_interpreter(archive)
 
 
-def _add_scenario(archive: ArchiveWriter, scenario: Scenario) -> None:
-    archive.file("/scenario/prepare", scenario.prepare_script().encode())
-    archive.file("/scenario/fetch", "".join(f"{path}\n" for path in scenario.fetch).encode())
-    archive.file(NVML_ANSWERS, scenario.nvml_answers().encode())
-    for number, step in enumerate(scenario.steps):
-        archive.file(f"/scenario/steps/{number:02}-{step.name}", step.script().encode())
+def _add_scenarios(archive: ArchiveWriter, scenarios: tuple[Scenario, ...]) -> None:
+    for number, scenario in enumerate(scenarios):
+        at = f"/scenarios/{number:02}-{scenario.name}"
+        archive.file(f"{at}/prepare", scenario.prepare_script(on_new_node=number == 0).encode())
+        archive.file(f"{at}/undo", "".join(f"{line}\n" for line in scenario.undo or ()).encode())
+        archive.file(f"{at}/fetch", "".join(f"{path}\n" for path in scenario.fetch).encode())
+        archive.file(f"{at}/nvml.json", scenario.nvml_answers().encode())
+        for place, step in enumerate(scenario.steps):
+            archive.file(f"{at}/steps/{place:02}-{step.name}", step.script().encode())
 
 
 def _busybox() -> Path:

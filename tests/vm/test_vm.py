@@ -12,7 +12,7 @@ import pytest
 from .conftest import Boots
 from .guest_image import GuestParts
 from .machine import GuestRun, StepResult
-from .scenarios import DEADLINE_SECONDS, GPU_ADDRESSES, SCENARIOS, SNAPSHOT
+from .scenarios import DEADLINE_SECONDS, SCENARIOS, SNAPSHOT, Finding
 
 pytestmark = pytest.mark.vm
 
@@ -67,6 +67,30 @@ def evidence_of(findings: list[Report]) -> str:
     return "\n".join(f"{item['where']}: {item['shows']}" for found in findings for item in found["evidence"])
 
 
+@every_scenario
+def test_who_and_why(booted: Boots, name: str) -> None:
+    guest = booted(name)
+    step, scenario = guest.step("run"), guest.scenario
+    report = report_of(step)
+    told = [(cause["check"], subject["key"]) for cause in report["root_causes"] for subject in cause["subjects"]]
+    assert told == [(cause.check, cause.subject) for cause in scenario.causes]
+    for expected in (*scenario.causes, *scenario.also):
+        said = said_of(report, expected)
+        assert [word for word in expected.words if word not in said] == [], said
+    # Between the doctor's own pipe and the step there may be a shell, which hands the code on (pipefail).
+    assert (step.exit_code, report["exit_code"]) == (scenario.exit_code, scenario.exit_code)
+
+
+def said_of(report: Report, expected: Finding) -> str:
+    """All that a check's findings of one status about one subject say."""
+    about = [
+        found
+        for found in result_of(report, expected.check)["findings"]
+        if (found["subject"]["key"], found["status"]) == (expected.subject, expected.status)
+    ]
+    return "\n".join([*(f"{found['summary']} {found['why'] or ''}" for found in about), evidence_of(about)])
+
+
 def test_healthy_node_passes(booted: Boots) -> None:
     step = booted("healthy").step("run")
     report = report_of(step)
@@ -85,24 +109,8 @@ def test_ordinary_user_gets_the_same_verdict(booted: Boots) -> None:
     assert "Traceback" not in step.stderr
 
 
-def test_module_not_loaded_is_one_root_cause(booted: Boots) -> None:
-    step = booted("module-not-loaded").step("run")
-    report = report_of(step)
-    assert step.exit_code == 2
-    assert [cause["check"] for cause in report["root_causes"]] == ["kernel-module.gpu-bound"]
-
-
-def test_refused_gpu_is_one_root_cause_with_the_kernels_words(booted: Boots) -> None:
-    report = report_of(booted("gpu-refused").step("run"))
-    (cause,) = report["root_causes"]
-    refused = GPU_ADDRESSES[2]
-    assert (cause["check"], [subject["key"] for subject in cause["subjects"]]) == ("kernel-module.gpu-bound", [refused])
-    findings = [found for found in result_of(report, cause["check"])["findings"] if found["status"] == "fail"]
-    assert f"nvidia {refused}: the stand-in driver was told to refuse this GPU" in evidence_of(findings)
-
-
 @pytest.mark.parametrize("run", ["run", "run-again"])
-def test_stuck_worker_is_named_within_the_deadline(booted: Boots, run: str) -> None:
+def test_stuck_worker_is_named(booted: Boots, run: str) -> None:
     guest = booted("worker-stuck")
     step = guest.step(run)
     report = report_of(step)
@@ -114,9 +122,23 @@ def test_stuck_worker_is_named_within_the_deadline(booted: Boots, run: str) -> N
     shown = evidence_of(failed)
     assert f"PID {worker} in state D" in shown
     assert "standin_wait_for_firmware" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("worker-stuck", "run"),
+        ("worker-stuck", "run-again"),
+        ("worker-stuck", "record"),
+        ("information-hangs", "run"),
+        ("information-hangs", "record"),
+    ],
+)
+def test_stuck_driver_costs_the_deadline_at_most(booted: Boots, name: str, step: str) -> None:
+    guest = booted(name)
     # Under emulation the interpreter and its imports take most of a second, before and after the deadline runs.
     slack = 2 * guest.step("start-up").seconds
-    assert step.seconds <= DEADLINE_SECONDS + 1 + slack
+    assert guest.step(step).seconds <= DEADLINE_SECONDS + 1 + slack
 
 
 def test_second_run_starts_no_second_worker(booted: Boots) -> None:
@@ -140,6 +162,7 @@ def test_nothing_changed(booted: Boots, name: str) -> None:
     assert guest.text("after/modprobe-calls") == ""
     assert "char-major-77" in guest.text("trap")
     assert guest.text("after/opens").strip() in ("", str(guest.scenario.node_opens))
+    assert guest.text("after/wakes") == guest.text("before/wakes")
     assert guest.text("after/new-files") == guest.text("before/new-files")
     asked_for = {Path(path).name for path in guest.scenario.fetch}
     assert set(guest.text("after/tmp").split()) <= asked_for
@@ -171,7 +194,9 @@ def test_no_step_crashed(booted: Boots, name: str) -> None:
     for step in guest.scenario.steps:
         result = guest.step(step.name)
         assert "Traceback" not in result.stderr, step.name
-        assert result.exit_code in (0, 1, 2), f"{step.name}: exit {result.exit_code} {result.stderr}"
+        assert result.exit_code in (0, guest.scenario.exit_code), (
+            f"{step.name}: exit {result.exit_code} {result.stderr}"
+        )
 
 
 @every_scenario

@@ -7,6 +7,7 @@
 #include <linux/idr.h>
 #include <linux/module.h>
 #include <linux/pci.h>
+#include <linux/pm_runtime.h>
 #include <linux/proc_fs.h>
 #include <linux/sched.h>
 #include <linux/seq_file.h>
@@ -22,6 +23,14 @@ MODULE_PARM_DESC(hang, "ioctl() on the control node sleeps uninterruptibly for e
 static unsigned int refuse;
 module_param(refuse, uint, 0644);
 MODULE_PARM_DESC(refuse, "Bit mask of GPUs, in the order of their discovery, that probe() refuses");
+
+static unsigned int hang_information;
+module_param(hang_information, uint, 0644);
+MODULE_PARM_DESC(hang_information, "Bit mask of GPUs, by minor, whose /proc file sleeps uninterruptibly for ever");
+
+static unsigned int wakes;
+module_param(wakes, uint, 0444);
+MODULE_PARM_DESC(wakes, "How often a GPU has been woken from runtime suspend");
 
 static unsigned int opens;
 module_param(opens, uint, 0444);
@@ -93,6 +102,8 @@ static int show_information(struct seq_file *file, void *unused)
 {
 	struct gpu *gpu = file->private;
 
+	if (hang_information & BIT(gpu->minor))
+		standin_wait_for_firmware();
 	seq_puts(file, "Model: \t\t NVIDIA H100 80GB HBM3\n");
 	seq_printf(file, "IRQ:   \t\t %u\n", gpu->pci->irq);
 	seq_printf(file, "GPU UUID: \t GPU-57a2d100-0000-4000-8000-%012x\n", gpu->minor);
@@ -120,7 +131,7 @@ static int standin_probe(struct pci_dev *pci, const struct pci_device_id *id)
 	int error;
 
 	if (refuse & BIT(discovered++)) {
-		pci_err(pci, "the stand-in driver was told to refuse this GPU\n");
+		pr_err("NVRM: GPU %s: the stand-in driver was told to refuse this GPU.\n", pci_name(pci));
 		return -EIO;
 	}
 	gpu = devm_kzalloc(&pci->dev, sizeof(*gpu), GFP_KERNEL);
@@ -136,15 +147,19 @@ static int standin_probe(struct pci_dev *pci, const struct pci_device_id *id)
 		return gpu->minor;
 	pci_set_drvdata(pci, gpu);
 	error = publish(gpu);
-	if (error)
+	if (error) {
 		ida_free(&minors, gpu->minor);
-	return error;
+		return error;
+	}
+	pm_runtime_put_noidle(&pci->dev); /* it may sleep once power/control says auto */
+	return 0;
 }
 
 static void standin_remove(struct pci_dev *pci)
 {
 	struct gpu *gpu = pci_get_drvdata(pci);
 
+	pm_runtime_get_noresume(&pci->dev);
 	proc_remove(gpu->directory);
 	ida_free(&minors, gpu->minor);
 }
@@ -155,11 +170,25 @@ static const struct pci_device_id device_ids[] = {
 };
 MODULE_DEVICE_TABLE(pci, device_ids);
 
+static int standin_suspend(struct device *device)
+{
+	return 0;
+}
+
+static int standin_resume(struct device *device)
+{
+	wakes++;
+	return 0;
+}
+
+static DEFINE_RUNTIME_DEV_PM_OPS(power_operations, standin_suspend, standin_resume, NULL);
+
 static struct pci_driver nvidia_driver = {
 	.name = "nvidia",
 	.id_table = device_ids,
 	.probe = standin_probe,
 	.remove = standin_remove,
+	.driver.pm = pm_ptr(&power_operations),
 };
 
 static int make_proc_files(void)

@@ -2,8 +2,8 @@
 /*
  * A PCI topology that exists only in memory: NVIDIA-like functions without hardware behind them.
  *
- * Every GPU sits alone on a root bus of its own, as on an 8-GPU board; one more root bus carries an NVSwitch and an
- * audio function. Configuration space is a table of words with write masks, so sizing a BAR, enabling a device and
+ * Every GPU sits alone below a root port on a root bus of its own; one more root bus carries an NVSwitch and an audio
+ * function. Configuration space is a table of words with write masks, so sizing a BAR, enabling a device and
  * changing its power state work as the PCI specification says. Nothing answers at the BARs' addresses.
  */
 #include <linux/module.h>
@@ -17,6 +17,7 @@
 #define EXPRESS_OFFSET 0x78
 #define AER_OFFSET 0x100
 #define EXTRA_BUS 0x05
+#define NVIDIA(device) (PCI_VENDOR_ID_NVIDIA | (u32)(device) << 16)
 #define GIB (1ULL << 30)
 #define MIB (1ULL << 20)
 
@@ -27,6 +28,10 @@ MODULE_PARM_DESC(gpus, "How many GPUs (10de:2330) to present, 0 to 8");
 static bool extras = true;
 module_param(extras, bool, 0444);
 MODULE_PARM_DESC(extras, "Also present an NVSwitch and an audio function");
+
+static bool ports = true;
+module_param(ports, bool, 0444);
+MODULE_PARM_DESC(ports, "Put each GPU below a root port; without, no port above it is visible, as in a virtual machine");
 
 static unsigned int lanes[MAX_GPUS] = { 16, 16, 16, 16, 16, 16, 16, 16 };
 module_param_array(lanes, uint, NULL, 0444);
@@ -48,6 +53,7 @@ struct root {
 	struct pci_sysdata sysdata; /* x86 reads domain and node through bus->sysdata, so it must come first */
 	struct resource window;
 	struct pci_bus *bus;
+	struct function *port; /* what the root bus carries; NULL: the slots themselves */
 	struct function *slots[2];
 	unsigned int lost_bit; /* 0: cannot be lost */
 };
@@ -58,6 +64,8 @@ static struct function *function_at(struct pci_bus *bus, unsigned int devfn)
 {
 	struct root *root = container_of(bus->sysdata, struct root, sysdata);
 
+	if (root->port && pci_is_root_bus(bus))
+		return devfn ? NULL : root->port;
 	if (PCI_FUNC(devfn) || PCI_SLOT(devfn) >= ARRAY_SIZE(root->slots) || (lost & root->lost_bit))
 		return NULL;
 	return root->slots[PCI_SLOT(devfn)];
@@ -108,12 +116,12 @@ static void add_power_management(struct function *function)
 	function->writable[(PM_OFFSET + PCI_PM_CTRL) / 4] = PCI_PM_CTRL_STATE_MASK;
 }
 
-static void add_express(struct function *function, unsigned int width)
+static void add_express(struct function *function, unsigned int type, unsigned int width)
 {
 	u32 *word = function->word + EXPRESS_OFFSET / 4;
 	u32 *writable = function->writable + EXPRESS_OFFSET / 4;
 
-	word[0] = PCI_CAP_ID_EXP | (2U | PCI_EXP_TYPE_ENDPOINT << 4) << 16;
+	word[0] = PCI_CAP_ID_EXP | (2U | type << 4) << 16;
 	word[PCI_EXP_DEVCAP / 4] = PCI_EXP_DEVCAP_RBER;
 	word[PCI_EXP_LNKCAP / 4] = PCI_EXP_LNKCAP_SLS_32_0GB | 16U << 4;
 	word[PCI_EXP_LNKCTL / 4] = (PCI_EXP_LNKSTA_CLS_32_0GB | width << 4) << 16;
@@ -124,20 +132,20 @@ static void add_express(struct function *function, unsigned int width)
 	function->word[AER_OFFSET / 4] = PCI_EXT_CAP_ID_ERR | 2U << 16;
 }
 
-static struct function *new_function(u16 device, u32 class, u16 subsystem)
+static struct function *new_function(u32 id, u32 class, u16 subsystem)
 {
 	struct function *function = kzalloc(sizeof(*function), GFP_KERNEL);
 
 	if (!function)
 		return NULL;
-	function->word[PCI_VENDOR_ID / 4] = PCI_VENDOR_ID_NVIDIA | device << 16;
+	function->word[PCI_VENDOR_ID / 4] = id;
 	function->word[PCI_COMMAND / 4] = PCI_STATUS_CAP_LIST << 16;
 	function->writable[PCI_COMMAND / 4] = PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER | PCI_COMMAND_INTX_DISABLE;
 	function->word[PCI_CLASS_REVISION / 4] = class << 8 | 0xa1;
 	function->word[PCI_SUBSYSTEM_VENDOR_ID / 4] = PCI_VENDOR_ID_NVIDIA | subsystem << 16;
 	function->word[PCI_CAPABILITY_LIST / 4] = PM_OFFSET;
 	add_power_management(function);
-	add_express(function, 16);
+	add_express(function, PCI_EXP_TYPE_ENDPOINT, 16);
 	return function;
 }
 
@@ -147,9 +155,37 @@ static void place(struct root *root, unsigned int index)
 	root->window = (struct resource)DEFINE_RES_MEM_NAMED((256ULL + 64 * index) * GIB, 64 * GIB, "standin_pci");
 }
 
+/* A bridge header over the same words (PCI-to-PCI Bridge Architecture Specification); its only open window is prefetchable. */
+static struct function *new_root_port(const struct resource *window, u8 secondary, unsigned int width)
+{
+	struct function *port = new_function(PCI_VENDOR_ID_INTEL | 0x352aU << 16, 0x060400, 0);
+	u32 base, limit;
+
+	if (!port)
+		return NULL;
+	base = (lower_32_bits(window->start) >> 16 & 0xfff0) | PCI_PREF_RANGE_TYPE_64;
+	limit = (lower_32_bits(window->end) >> 16 & 0xfff0) | PCI_PREF_RANGE_TYPE_64;
+	port->word[PCI_CACHE_LINE_SIZE / 4] = PCI_HEADER_TYPE_BRIDGE << 16;
+	port->word[PCI_PRIMARY_BUS / 4] = (secondary - 1) | secondary << 8 | secondary << 16;
+	port->writable[PCI_PRIMARY_BUS / 4] = 0xffffff;
+	port->word[PCI_IO_BASE / 4] = 0x00f0; /* ends before it begins: closed, as the next one */
+	port->writable[PCI_IO_BASE / 4] = 0xf0f0;
+	port->word[PCI_MEMORY_BASE / 4] = 0x0000fff0;
+	port->writable[PCI_MEMORY_BASE / 4] = 0xfff0fff0;
+	port->word[PCI_PREF_MEMORY_BASE / 4] = base | limit << 16;
+	port->writable[PCI_PREF_MEMORY_BASE / 4] = 0xfff0fff0;
+	port->word[PCI_PREF_BASE_UPPER32 / 4] = upper_32_bits(window->start);
+	port->writable[PCI_PREF_BASE_UPPER32 / 4] = ~0U;
+	port->word[PCI_PREF_LIMIT_UPPER32 / 4] = upper_32_bits(window->end);
+	port->writable[PCI_PREF_LIMIT_UPPER32 / 4] = ~0U;
+	add_express(port, PCI_EXP_TYPE_ROOT_PORT, width);
+	port->word[AER_OFFSET / 4] = 0;
+	return port;
+}
+
 static int fill_gpu_root(struct root *root, unsigned int index)
 {
-	struct function *gpu = new_function(0x2330, 0x030200, 0x16c1);
+	struct function *gpu = new_function(NVIDIA(0x2330), 0x030200, 0x16c1);
 	u64 base;
 
 	if (!gpu)
@@ -159,16 +195,18 @@ static int fill_gpu_root(struct root *root, unsigned int index)
 	add_bar(gpu, 0, base + 32 * GIB, 16 * MIB);
 	add_bar(gpu, 2, base, 32 * GIB);
 	add_bar(gpu, 4, base + 32 * GIB + 32 * MIB, 32 * MIB);
-	add_express(gpu, lanes[index]);
+	add_express(gpu, PCI_EXP_TYPE_ENDPOINT, lanes[index]);
 	root->slots[0] = gpu;
 	root->lost_bit = BIT(index);
-	return 0;
+	if (ports)
+		root->port = new_root_port(&root->window, gpu_bus_numbers[index], lanes[index]);
+	return ports && !root->port ? -ENOMEM : 0;
 }
 
 static int fill_extra_root(struct root *root)
 {
-	root->slots[0] = new_function(0x22a3, 0x068000, 0x1796);
-	root->slots[1] = new_function(0x22ba, 0x040300, 0x16c1);
+	root->slots[0] = new_function(NVIDIA(0x22a3), 0x068000, 0x1796);
+	root->slots[1] = new_function(NVIDIA(0x22ba), 0x040300, 0x16c1);
 	return root->slots[0] && root->slots[1] ? 0 : -ENOMEM;
 }
 
@@ -204,6 +242,7 @@ static void stop_root(struct root *root)
 	}
 	if (root->window.parent)
 		release_resource(&root->window);
+	kfree(root->port);
 	kfree(root->slots[0]);
 	kfree(root->slots[1]);
 }
@@ -231,7 +270,7 @@ static int start_all(void)
 	for (index = 0; !error && index < gpus; index++) {
 		error = fill_gpu_root(&roots[index], index);
 		if (!error)
-			error = start_root(&roots[index], gpu_bus_numbers[index]);
+			error = start_root(&roots[index], gpu_bus_numbers[index] - ports);
 	}
 	return error;
 }
