@@ -54,7 +54,10 @@ def _make(place: Path, entry: Entry, text: str | None) -> None:
             place.chmod(entry.mode if entry.mode is not None else 0o644)
         case EntryType.CHAR | EntryType.BLOCK | EntryType.FIFO:
             device = os.makedev(entry.major or 0, entry.minor or 0)
-            os.mknod(place, _KIND[entry.type] | (entry.mode if entry.mode is not None else 0o600), device)
+            os.mknod(place, _KIND[entry.type], device)
+            place.chmod(entry.mode if entry.mode is not None else 0o600)
+            if entry.uid is not None and entry.gid is not None:
+                os.chown(place, entry.uid, entry.gid)
         case EntryType.SOCKET:
             os.mknod(place, stat.S_IFSOCK | 0o600)
 

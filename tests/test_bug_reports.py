@@ -21,13 +21,14 @@ LINE = "_" * 44
 SICK = {
     "1050ti-nouveau-conflict-fedora": ("kernel-module.gpu-bound", "nouveau"),
     "2x2080ti-driver-missing-after-kernel": ("kernel-module.gpu-bound", "not loaded"),
-    "3x4070-xid79-two-lost": ("driver-cuda.nvml-answers", "NVML_ERROR_UNKNOWN (999)"),
+    "3x4070-xid79-two-lost": ("driver-cuda.nvml-answers", "NVML does not answer (999): NVML_ERROR_GPU_IS_LOST"),
     "3xa6000-one-lost": ("driver-cuda.nvml-answers", "NVML_ERROR_UNKNOWN (999)"),
-    "5080-gsp-timeouts": ("driver-cuda.nvml-answers", "lists 0 GPUs"),
+    "5080-gsp-timeouts": ("kernel-module.adapter-initialised", "could not initialise"),
     "a5000-nouveau-no-module": ("kernel-module.gpu-bound", "nouveau"),
     "nvs5200m-2013-not-loaded": ("kernel-module.gpu-bound", "not loaded"),
     "p3200-mismatch-no-nvml": ("driver-cuda.nvml-answers", "NVML_ERROR_LIBRARY_NOT_FOUND (12)"),
-    "vm-2xa6000-2x3090-not-loaded": ("kernel-module.gpu-bound", "not loaded"),
+    # Its log says why: Secure Boot is on, and "unsigned module loading is restricted".
+    "vm-2xa6000-2x3090-not-loaded": ("kernel-module.gpu-bound", "refuses the nvidia module's signature"),
 }
 HEALTHY = ("2x3080-healthy", "2xa6000-healthy", "3060-laptop-arch", "8xrtx5000-healthy")
 
@@ -115,6 +116,22 @@ def test_an_lspci_without_any_nvidia_function_is_an_empty_bus() -> None:
         "/usr/bin/lspci -nn\n\n00:00.0 Host bridge [0600]: Intel Corporation Device [8086:2020] (rev 07)"
     )
     assert [cause.check for cause in report.root_causes] == ["pcie.gpus-present"]
+
+
+CUT = "/usr/bin/lspci -nn\n\n01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA102 [GeForce RTX 3090 Founders Ed"
+
+
+def test_a_gpu_whose_ids_an_older_lspci_cut_off_is_still_a_gpu_and_its_model_is_unknown() -> None:
+    known = "\n02:00.0 3D controller [0302]: NVIDIA Corporation GA100 [10de:20b0] (rev a1)"
+    version = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.82.01  Wed Oct 27 21:21:55 UTC 2021"
+    report = _diagnose(CUT + known, f"*** /proc/driver/nvidia/version\n*** ls: -r--r--r-- 1 root root 0 x\n{version}")
+    (present,) = report.result("pcie.gpus-present").findings
+    assert present.status is Status.PASS
+    assert "2 GPUs" in present.summary
+    fits = {finding.subject.key: finding.status for finding in report.result("kernel-module.flavour-fits").findings}
+    assert fits["0000:01:00.0"] is Status.UNKNOWN
+    audio = CUT.replace("VGA compatible controller [0300]", "Audio device [0403]")
+    assert "1 GPU " in _diagnose(audio + known).result("pcie.gpus-present").findings[0].summary
 
 
 def test_files_are_found_under_their_plain_path_and_missing_ones_are_absent() -> None:

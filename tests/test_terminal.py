@@ -52,7 +52,7 @@ def test_colour_changes_nothing_but_colour() -> None:
 
 
 def test_status_is_never_told_by_colour_alone() -> None:
-    text = terminal.render(run_node(node("nouveau-and-broken-daemon-json")), Look(ascii=True))
+    text = terminal.render(run_node(node("nouveau-holds-all-eight")), Look(ascii=True))
     assert text.isascii()
     assert {"OK", "FAIL", "BLOCKED"} <= set(text.split())
 
@@ -128,8 +128,15 @@ def test_when_colour_is_used(wish: str, terminal_there: bool, environment: dict[
 
 
 def test_a_locale_that_is_not_utf8_gets_ascii() -> None:
-    ended = gpudoctor("--node", SICK, PYTHONUTF8="0", PYTHONIOENCODING="latin-1", LC_ALL="C")
-    assert ended.returncode == 2 and ended.stdout.isascii() and "x FAIL" in ended.stdout
+    for locale in (
+        {"LC_ALL": "C"},
+        {"LC_ALL": "", "LANG": "POSIX"},
+        {"LC_ALL": "", "LANG": ""},
+        {"PYTHONIOENCODING": "latin-1"},
+    ):
+        ended = gpudoctor("--node", SICK, **{"PYTHONUTF8": "", **locale})
+        assert ended.returncode == 2 and ended.stdout.isascii() and "x FAIL" in ended.stdout
+    assert "✘" in gpudoctor("--node", SICK, PYTHONUTF8="", LC_ALL="C.UTF-8").stdout
 
 
 def test_a_pipe_has_80_columns_unless_told() -> None:
