@@ -14,7 +14,7 @@ from pathlib import Path
 from counting import CommandFailed, Cost, Counter
 from plain_venv import ROOT, plain_venv
 
-NODE = ROOT / "fixtures" / "nodes" / "h100x8"
+NODE = ROOT / "fixtures" / "nodes" / "options-applied"
 YARDSTICK = Path(__file__).with_name("yardstick.py")
 PEAK_LIMIT_KIBIBYTES = 30 * 1024
 SHOWN_IMPORTS = 10
