@@ -313,6 +313,27 @@ def test_a_driver_that_does_not_answer_reads_costs_its_deadline_only(
     assert report.result("driver-cuda.nvml-answers").why == "withheld"
 
 
+@pytest.mark.parametrize(("stuck", "status"), [(3, Status.PASS), (4, Status.UNKNOWN)])
+def test_readers_stuck_since_earlier_runs_are_not_joined_by_ever_more(
+    stuck: int, status: Status, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpudoctor.probes import file_reader, guarded
+    from gpudoctor.probes.tasks import Task
+
+    def named(comm: str, owners: tuple[int, ...]) -> list[Task]:
+        assert comm.encode() == file_reader.NAME
+        return [Task(pid, comm, "D", "", 0) for pid in range(stuck)]
+
+    root = make_root("h100x8", tmp_path / "root")
+    monkeypatch.setattr(guarded, "tasks_named", named)
+    started = time.monotonic()
+    report = _live(root)
+    assert time.monotonic() - started < 6
+    nodes = report.result("device-nodes.gpu-node").findings
+    assert [finding.status for finding in nodes] == [status] * 8
+    assert all(finding.why is (Why.TIMED_OUT if stuck == 4 else None) for finding in nodes)
+
+
 def test_root_without_a_host_in_it_is_refused(tmp_path: Path) -> None:
     from gpudoctor.sources.errors import SourceError
 
