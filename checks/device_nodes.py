@@ -1,5 +1,9 @@
 """Device nodes: can programs reach the driver?"""
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
 from gpudoctor.chain import Link
 from gpudoctor.facts.device_nodes import (
     CONTROL,
@@ -12,12 +16,13 @@ from gpudoctor.facts.device_nodes import (
     describe,
     node_path,
 )
-from gpudoctor.facts.driver import DriverGpu, DriverGpus, DriverParameters, NvidiaModule
+from gpudoctor.facts.driver import DriverGpus, DriverParameters, NvidiaModule
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.raw import Absent, Entry, EntryType
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
+    AboutSubject,
     Action,
     Breaks,
     Cited,
@@ -52,7 +57,7 @@ def gpu_node(gpus: PciGpus, driver: DriverGpus, nodes: GpuNodes) -> Verdicts:
     """
     for gpu in gpus:
         known = driver.gpus[gpu.address]
-        if (isinstance(gpu.driver, str) and gpu.driver != "nvidia") or gpu.driver is None:
+        if not isinstance(gpu.driver, Unread) and gpu.driver != "nvidia":
             yield NotApplicable(
                 gpu, f"held by {gpu.driver or 'no driver'}: the nvidia driver has no node for it", gpu.cite("driver")
             )
@@ -62,40 +67,53 @@ def gpu_node(gpus: PciGpus, driver: DriverGpus, nodes: GpuNodes) -> Verdicts:
             evidence = (known.evidence,) if isinstance(known, Absent) else known.cite("minor")
             yield Unknown(gpu, Why.NOT_ANSWERED, "the driver lists no minor number for this GPU", evidence)
         else:
-            yield _judge(gpu, known, nodes.by_address.get(gpu.address))
+            path, numbers = node_path(known.minor), (NVIDIA_MAJOR, known.minor)
+            wrong = partial(_wrong_gpu_node, gpu, known.minor)
+            yield _judge(gpu, nodes.by_address[gpu.address], path, numbers, known.cite("minor"), wrong)
 
 
-def _judge(gpu: PciGpu, known: DriverGpu, entry: Entry | Absent | Unread | None) -> Verdict:
-    assert known.minor is not None
-    path = node_path(known.minor)
-    minor = known.cite("minor")
-    if isinstance(entry, Unread):
-        return entry.about(gpu)
-    if entry is None or isinstance(entry, Absent):
-        return _fail(gpu, f"{path} is missing", (*minor, Evidence(path, "does not exist")), "missing", known.minor)
-    path = entry.path
-    seen = (Evidence(path, describe(entry)),)
-    if entry.type is not EntryType.CHAR:
-        return _fail(
-            gpu, f"{path} is a {describe(entry)}, not a device node", minor + seen, "not-a-device", known.minor
-        )
-    if entry.major is None or entry.minor is None:
-        return Unknown(gpu, Why.NOT_RECORDED, f"{path}: its device numbers were not recorded")
-    if (entry.major, entry.minor) != (NVIDIA_MAJOR, known.minor):
-        wrong = f"{path} is {entry.major}:{entry.minor}, expected {NVIDIA_MAJOR}:{known.minor}"
-        return _fail(gpu, wrong, minor + seen, "wrong-numbers", known.minor)
-    return Pass(gpu, f"{path} is {entry.major}:{entry.minor}", minor + seen)
+_Wrong: TypeAlias = Callable[[str, Cited, str, str], Fail]
+"""Makes the verdict on a wrong node from summary, evidence, cause, and the path where it was found."""
 
 
-def _fail(gpu: PciGpu, summary: str, evidence: Cited, cause: str, minor: int) -> Fail:
-    path = node_path(minor)
+def _judge(
+    subject: AboutSubject,
+    found: Entry | Absent | Unread,
+    path: str,
+    numbers: tuple[int, int],
+    evidence: Cited,
+    wrong: _Wrong,
+) -> Verdict:
+    """Whether a node is a character device with these numbers."""
+    if isinstance(found, Unread):
+        return found.about(subject)
+    if isinstance(found, Absent):
+        return wrong(f"{path} is missing", (*evidence, found.evidence), "missing", path)
+    path = found.path
+    seen = (*evidence, Evidence(path, describe(found)))
+    if found.type is not EntryType.CHAR:
+        return wrong(f"{path} is a {describe(found)}, not a device node", seen, "not-a-device", path)
+    if found.major is None or found.minor is None:
+        return Unknown(subject, Why.NOT_RECORDED, f"{path}: its device numbers were not recorded")
+    if (found.major, found.minor) != numbers:
+        summary = f"{path} is {found.major}:{found.minor}, expected {numbers[0]}:{numbers[1]}"
+        return wrong(summary, seen, "wrong-numbers", path)
+    return Pass(subject, f"{path} is {found.major}:{found.minor}", seen)
+
+
+def _anew(path: str, make: str, cause: str, confirm: str) -> Remedy:
     clear = () if cause == "missing" else (f"rm -d {path}",)
-    make = Remedy(
+    return Remedy(
         Action.CHANGE_CONFIG,
         "Make the node with the driver's own helper.",
-        run=(*clear, f"nvidia-modprobe -c {minor}", f"ls -l {path}"),
-        confirm="gpudoctor run --check device-nodes.gpu-node",
+        run=(*clear, make, f"ls -l {path}"),
+        confirm=confirm,
     )
+
+
+def _wrong_gpu_node(gpu: PciGpu, minor: int, summary: str, evidence: Cited, cause: str, _found_at: str) -> Fail:
+    path = node_path(minor)
+    make = _anew(path, f"nvidia-modprobe -c {minor}", cause, "gpudoctor run --check device-nodes.gpu-node")
     keep = Remedy(
         Action.RESTART_SERVICE,
         "Have the nodes made at every boot, before containers start.",
@@ -104,6 +122,10 @@ def _fail(gpu: PciGpu, summary: str, evidence: Cited, cause: str, minor: int) ->
         then=True,
     )
     return Fail(gpu, summary, evidence, (make, keep), Breaks.SUBJECT, cause=cause)
+
+
+def _wrong_common_node(make: str, breaks: Breaks, summary: str, evidence: Cited, cause: str, path: str) -> Fail:
+    return Fail(NODE, summary, evidence, (_anew(path, make, cause, f"ls -l {path}"),), breaks, cause=cause)
 
 
 @check(
@@ -121,10 +143,9 @@ def control_node(module: NvidiaModule, common: CommonNodes) -> Verdicts:
     """
     if not module.loaded:
         yield NotApplicable(NODE, "the nvidia module is not loaded", module.cite("loaded"))
-    elif isinstance(common.control, Unread):
-        yield common.control.about(NODE)
     else:
-        yield _common(common.control, CONTROL, (NVIDIA_MAJOR, CONTROL_MINOR), "nvidia-modprobe", Breaks.NODE)
+        wrong = partial(_wrong_common_node, "nvidia-modprobe", Breaks.NODE)
+        yield _judge(NODE, common.control, CONTROL, (NVIDIA_MAJOR, CONTROL_MINOR), (), wrong)
 
 
 @check(
@@ -144,41 +165,9 @@ def uvm_node(majors: Majors, common: CommonNodes) -> Verdicts:
     major = majors.by_name.get("nvidia-uvm")
     if major is None:
         yield NotApplicable(NODE, "nvidia-uvm is not loaded: the first CUDA program does that", majors.cite("all"))
-    elif isinstance(common.uvm, Unread):
-        yield common.uvm.about(NODE)
     else:
-        yield _common(common.uvm, UVM, (major, 0), "nvidia-modprobe -u -c 0", Breaks.NOTHING, majors.cite("nvidia-uvm"))
-
-
-def _common(
-    found: Entry | Absent, path: str, numbers: tuple[int, int], make: str, breaks: Breaks, evidence: Cited = ()
-) -> Verdict:
-    """Whether a node that all GPUs share is a character device with these numbers."""
-    if isinstance(found, Absent):
-        return _wrong_node(f"{path} is missing", (*evidence, found.evidence), "missing", path, make, breaks)
-    path = found.path
-    seen = (*evidence, Evidence(path, describe(found)))
-    if found.type is not EntryType.CHAR:
-        return _wrong_node(
-            f"{path} is a {describe(found)}, not a device node", seen, "not-a-device", path, make, breaks
-        )
-    if found.major is None or found.minor is None:
-        return Unknown(NODE, Why.NOT_RECORDED, f"{path}: its device numbers were not recorded")
-    if (found.major, found.minor) != numbers:
-        summary = f"{path} is {found.major}:{found.minor}, expected {numbers[0]}:{numbers[1]}"
-        return _wrong_node(summary, seen, "wrong-numbers", path, make, breaks)
-    return Pass(NODE, f"{path} is {found.major}:{found.minor}", seen)
-
-
-def _wrong_node(summary: str, evidence: Cited, cause: str, path: str, make: str, breaks: Breaks) -> Fail:
-    clear = () if cause == "missing" else (f"rm -d {path}",)
-    anew = Remedy(
-        Action.CHANGE_CONFIG,
-        "Make the node with the driver's own helper.",
-        run=(*clear, make, f"ls -l {path}"),
-        confirm=f"ls -l {path}",
-    )
-    return Fail(NODE, summary, evidence, (anew,), breaks, cause=cause)
+        wrong = partial(_wrong_common_node, "nvidia-modprobe -u -c 0", Breaks.NOTHING)
+        yield _judge(NODE, common.uvm, UVM, (major, 0), majors.cite("nvidia-uvm"), wrong)
 
 
 @check(

@@ -31,6 +31,7 @@ from gpudoctor.knowledge.module_remedies import (
     UNBLOCK,
     bind,
     blacklist,
+    take_from,
 )
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
@@ -144,19 +145,7 @@ def _refused(gpu: PciGpu, module: NvidiaModule, trace: ModuleTrace) -> _Reason:
 def _against(rival: str, gpu: PciGpu) -> tuple[Remedy, ...]:
     if rival in BLACKLISTS:
         return (blacklist(*BLACKLISTS[rival]), REBOOT)
-    give_back = Remedy(
-        Action.CHANGE_CONFIG,
-        f"If no virtual machine should have this GPU, take it from {rival} and give it to nvidia; else waive this finding.",
-        run=(
-            f"cat /sys/bus/pci/devices/{gpu.address}/driver_override",
-            f"echo > /sys/bus/pci/devices/{gpu.address}/driver_override",
-            f"echo {gpu.address} > /sys/bus/pci/drivers/{rival}/unbind",
-            f"echo {gpu.address} > /sys/bus/pci/drivers_probe",
-        ),
-        interrupts="whatever uses this GPU now, for example a virtual machine",
-        confirm="gpudoctor run --check kernel-module.gpu-bound",
-    )
-    return (give_back, REBOOT)
+    return (take_from(rival, gpu.address), REBOOT)
 
 
 @check(

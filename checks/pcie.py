@@ -181,7 +181,11 @@ def _last_words_of_the_missing(gpus: PciGpus, log: Reading[KernelLog]) -> Cited:
 
 
 def _gpus(count: int) -> str:
-    return f"{count} GPU{'' if count == 1 else 's'}"
+    return _counted(count, "GPU")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _unseen(gpus: PciGpus, expected: Expectations) -> Unread | None:
@@ -324,7 +328,8 @@ def _judge_links(gpu: PciGpu, path: tuple[PciLink, ...]) -> Verdict:
     for link in known:
         current, allowed = link.below.current_width, link.allowed_width
         if current is not None and allowed is not None and current < allowed:
-            summary = f"the link {link.above.address} to {link.below.address} runs {current} of {allowed} lane{'s' if allowed != 1 else ''}"
+            lanes = f"{current} of {_counted(allowed, 'lane')}"
+            summary = f"the link {link.above.address} to {link.below.address} runs {lanes}"
             evidence = link.below.cite("current_width", "max_width") + link.above.cite("max_width")
             return Warn(gpu, summary, evidence, _reseat(link.below.address), cause=f"narrow-{link.below.address}")
     if len(known) < len(path) and not known:
@@ -334,7 +339,7 @@ def _judge_links(gpu: PciGpu, path: tuple[PciLink, ...]) -> Verdict:
             gpu, Why.UNREADABLE, f"{len(path) - len(known)} of {len(path)} links on its way could not be read"
         )
     evidence = tuple(seen for link in known for seen in link.below.cite("current_width"))
-    return Pass(gpu, f"{known[0].below.current_width} lane{'s' if known[0].below.current_width != 1 else ''}", evidence)
+    return Pass(gpu, _counted(known[0].below.current_width or 0, "lane"), evidence)
 
 
 @check("pcie.aer-errors", link=Link.PCIE, over=PciGpus, title="No uncorrectable PCIe errors are counted")

@@ -195,7 +195,7 @@ def _root_cause(group: Sequence[Judgement], diagnosis: Diagnosis) -> RootCause:
 def _in_words(group: Sequence[Judgement], subjects: Sequence[Subject]) -> str:
     """The first finding's words after whom they are about; how many more there are that say it of something else."""
     first, *others = dict.fromkeys(_summary(judgement) for judgement in group)
-    words = f"{first}, and {len(others)} more like it" if others else first
+    words = first + more_like_it(len(others))
     return words if subjects[0].kind is SubjectKind.NODE else f"{label(subjects)}: {words}"
 
 
@@ -220,6 +220,11 @@ def label(subjects: Sequence[Subject]) -> str:
     if subjects[0].kind is SubjectKind.SERVICE:
         return subjects[0].key
     return f"{word} {subjects[0].key}"
+
+
+def more_like_it(others: int) -> str:
+    """What follows the words of one finding that stands for others too."""
+    return f" (and {others} more like it)" if others else ""
 
 
 def _summary(judgement: Judgement) -> str:
@@ -280,8 +285,7 @@ def _detail(status: Status, findings: Sequence[Finding]) -> str:
         who = f"{len(worst)} of {len(gpus)} GPUs" + (f" ({worst[0].subject.key})" if len(worst) == 1 else "")
     if len(summaries) > 1 and status is Status.PASS:
         return who
-    more = f" (and {len(summaries) - 1} more like it)" if len(summaries) > 1 else ""
-    return f"{who}: {summaries[0]}{more}"
+    return f"{who}: {summaries[0]}{more_like_it(len(summaries) - 1)}"
 
 
 def _result_order(result: Result, weight: Mapping[str, int]) -> tuple[int, int, int, str]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpudoctor.chain import Link
-from gpudoctor.diagnosis import label
+from gpudoctor.diagnosis import label, more_like_it
 from gpudoctor.report import Finding, Overall, Report, Result, RootCause
 from gpudoctor.reports.look import Look
 from gpudoctor.verdicts import Evidence, Remedy, Status, SubjectKind
@@ -241,10 +241,9 @@ class _Page:
             nodes = all(subject.kind is SubjectKind.NODE for subject in subjects.values())
             who = "" if nodes else f" {label(list(subjects.values()))}:"
             alike = len({finding.summary for _, finding in found}) - 1
-            more = f" (and {alike} more like it)" if alike else ""
             needed = f"; would need: {found[0][1].would_need}" if found[0][1].would_need else ""
             self._print(Text())
-            self._titled(Status.UNKNOWN, Text(clean(f"{checks}:{who} {summary}{more} ({why}){needed}")))
+            self._titled(Status.UNKNOWN, Text(clean(f"{checks}:{who} {summary}{more_like_it(alike)} ({why}){needed}")))
 
     def _waived(self) -> None:
         for result in self.report.results:

@@ -33,12 +33,13 @@ class NvidiaModule(Fact, frozen=True):
         loaded, evidence = _loaded(desk.raw)
         if isinstance(loaded, Unread):
             return loaded
-        version, is_open, version_evidence = _version(desk.raw)
+        file = desk.raw.read(VERSION)
+        version, is_open, version_evidence = _version(file)
         return cls(
             loaded=loaded,
             version=version,
             is_open=is_open,
-            mute=_mute(desk.raw) if loaded and version is None else None,
+            mute=file if loaded and isinstance(file, Unread) else None,
             read_from={"loaded": evidence, "version": version_evidence, "is_open": version_evidence},
         )
 
@@ -85,18 +86,12 @@ def _loaded(raw: Raw) -> tuple[Reading[bool], Evidence]:
     return modules, Evidence(MODULES, modules.detail)
 
 
-def _version(raw: Raw) -> tuple[str | None, bool | None, Evidence]:
-    file = raw.read(VERSION)
+def _version(file: TextFile | Absent | Unread) -> tuple[str | None, bool | None, Evidence]:
     if not isinstance(file, TextFile):
-        return None, None, Evidence(VERSION, "does not exist" if isinstance(file, Absent) else file.detail)
+        return None, None, Evidence(VERSION, file.detail)
     found = _VERSION.search(file.text)
     first = file.text.partition("\n")[0]
     return (found[1] if found else None), ("Open Kernel Module" in first if found else None), Evidence(VERSION, first)
-
-
-def _mute(raw: Raw) -> Unread | None:
-    file = raw.read(VERSION)
-    return file if isinstance(file, Unread) else None
 
 
 class DriverParameters(Fact, frozen=True):

@@ -33,7 +33,8 @@ _REASON = re.compile(
     r"NVRM: (?!\[|Please|NVRM|The NVIDIA probe|None of|API mismatch|this kernel module has|make sure|components have)"
 )
 # drivers/base/dd.c, call_driver_probe: the first form until Linux 6.10, the second since.
-_PROBE_FAILED = re.compile(r"(\S+): probe of \S+ failed|probe with driver (\S+) failed")
+_PROBE_FAILED = re.compile(r"\S+: probe of \S+ failed|probe with driver \S+ failed")
+_NVIDIA_FAILED = re.compile(r"(?<!\S)nvidia: probe of|probe with driver nvidia failed")
 _ABOUT_PROBE = re.compile(r"NVRM|nvidia", re.IGNORECASE)
 
 
@@ -77,13 +78,13 @@ class ModuleTrace(Fact, frozen=True):
         if self.log is None:
             return None
         for words in (f"probe of {address} failed", f"{address}: probe with driver "):
-            failed = self.log.lines(_PROBE_FAILED, words)[-1:]
-            found = _PROBE_FAILED.search(failed[0].shows) if failed else None
-            if found is not None:
-                reason: tuple[Evidence, ...] = ()
-                if "nvidia" in found.groups():
-                    reason = (self.log.before(words, _REASON) or self.log.before(words, _own(address)))[:5]
-                return Refusal(_sentence(reason or failed[0:1]), reason + tuple(failed))
+            failed = tuple(self.log.lines(_PROBE_FAILED, words)[-1:])
+            if not failed:
+                continue
+            reason: Cited = ()
+            if _NVIDIA_FAILED.search(failed[0].shows):
+                reason = (self.log.before(words, _REASON) or self.log.before(words, _own(address)))[:5]
+            return Refusal(_sentence(reason or failed), reason + failed)
         return None
 
     def about(self, address: str) -> Cited:

@@ -46,6 +46,10 @@ class PciGpu(Citable, frozen=True):
         status = self.runtime_status
         return self.sleeps and not (isinstance(status, Unread) and status.why is Why.NOT_RECORDED)
 
+    def withheld(self, path: str) -> Unread:
+        """Why its registers are not read from a path."""
+        return Unread(Why.WITHHELD, path, "reading it would wake the GPU up", would_need="the GPU in use")
+
 
 class PciGpus(Population, frozen=True):
     """The NVIDIA display-class functions of the node, by address."""

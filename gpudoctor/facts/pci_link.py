@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.pci import DEVICES, PciGpu, PciGpus
 from gpudoctor.facts.raw import Entry, EntryType, Raw, TextFile
-from gpudoctor.verdicts import Evidence, Unread, Why
+from gpudoctor.verdicts import Evidence, Unread
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
@@ -57,12 +57,7 @@ def _links(raw: Raw, gpu: PciGpu, ends: dict[str, LinkEnd]) -> tuple[PciLink, ..
     kernel powers the device up for that.
     """
     if gpu.withholds_registers:
-        return Unread(
-            Why.WITHHELD,
-            f"{DEVICES}/{gpu.address}/current_link_width",
-            "reading it would wake the GPU up",
-            would_need="the GPU in use",
-        )
+        return gpu.withheld(f"{DEVICES}/{gpu.address}/current_link_width")
     entry = raw.entry(f"{DEVICES}/{gpu.address}")
     if isinstance(entry, Unread):
         return entry

@@ -90,10 +90,7 @@ def _responds(
 ) -> tuple[Reading[bool | None], Evidence]:
     """All ones in config space, or a link of width 63, say that nobody answers; any other header that somebody does."""
     if gpu.withholds_registers:
-        withheld = Unread(
-            Why.WITHHELD, f"{base}/config", "reading it would wake the GPU up", would_need="the GPU in use"
-        )
-        return withheld, Evidence(f"{base}/config", "not read: the GPU is not active")
+        return gpu.withheld(f"{base}/config"), Evidence(f"{base}/config", "not read: the GPU is not active")
     config = configs[f"{base}/config"]
     if isinstance(config, TextFile) and config.text:
         dead = config.text.startswith(ALL_ONES)
@@ -134,7 +131,7 @@ def _total(raw: Raw, path: str, name: str) -> tuple[int | None, Evidence]:
     """The kernel's sum of one kind of AER error since boot (Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats)."""
     file = raw.read(path)
     if not isinstance(file, TextFile):
-        return None, Evidence(path, "does not exist" if isinstance(file, Absent) else file.detail)
+        return None, Evidence(path, file.detail)
     counts = {words[0]: words[-1] for line in file.text.splitlines() if len(words := line.split()) == 2}
     counted = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count not in ("0", ""))
     total = counts.get(name, "")
@@ -144,5 +141,5 @@ def _total(raw: Raw, path: str, name: str) -> tuple[int | None, Evidence]:
 def _line(raw: Raw, path: str) -> tuple[str | None, Evidence]:
     file = raw.read(path)
     if not isinstance(file, TextFile):
-        return None, Evidence(path, "does not exist" if isinstance(file, Absent) else file.detail)
+        return None, Evidence(path, file.detail)
     return file.text.strip(), Evidence(file.where, file.text.strip())

@@ -9,21 +9,34 @@ from msgspec import Struct
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 
-class Absent(Struct, frozen=True):
-    """It was looked for and is not there."""
+class Found:
+    """Something that was looked for by its path."""
 
+    __slots__ = ()
     path: str
-    origin: str = ""
+    origin: str
 
     @property
     def where(self) -> str:
         """What was really read: the path, or the command whose output stands for it in a bug report."""
         return self.origin or self.path
 
+
+class Absent(Found, Struct, frozen=True):
+    """It was looked for and is not there."""
+
+    path: str
+    origin: str = ""
+
+    @property
+    def detail(self) -> str:
+        """Why there is nothing to read, as `Unread` has it."""
+        return "does not exist"
+
     @property
     def evidence(self) -> Evidence:
         """The absence as evidence."""
-        return Evidence(self.where, "does not exist")
+        return Evidence(self.where, self.detail)
 
 
 ERROR_TEXTS = {
@@ -53,18 +66,13 @@ def error_name(found: Absent | Unread) -> str:
     return "ENOENT" if isinstance(found, Absent) else _ERROR_NAMES.get(found.detail, found.detail)
 
 
-class TextFile(Struct, frozen=True):
+class TextFile(Found, Struct, frozen=True):
     """A file's content; bytes that are not UTF-8 are kept as backslash escapes."""
 
     path: str
     text: str
     truncated: bool = False
     origin: str = ""
-
-    @property
-    def where(self) -> str:
-        """What was really read: the path, or the command whose output stands for it in a bug report."""
-        return self.origin or self.path
 
 
 class EntryType(str, Enum):
@@ -93,7 +101,7 @@ _WORDS = {
 }
 
 
-class Entry(Struct, frozen=True, omit_defaults=True):
+class Entry(Found, Struct, frozen=True, omit_defaults=True):
     """What `lstat` (or `stat`, when links were followed) says of a path. `mode` holds the permission bits only."""
 
     path: str
@@ -108,24 +116,14 @@ class Entry(Struct, frozen=True, omit_defaults=True):
     to: str | None = None
     origin: str = ""
 
-    @property
-    def where(self) -> str:
-        """What was really read: the path, or the command whose output stands for it in a bug report."""
-        return self.origin or self.path
 
-
-class Listing(Struct, frozen=True):
+class Listing(Found, Struct, frozen=True):
     """The names in a directory, sorted; not `complete` means "at least these"."""
 
     path: str
     names: tuple[str, ...]
     complete: bool
     origin: str = ""
-
-    @property
-    def where(self) -> str:
-        """What was really read: the path, or the command whose output stands for it in a bug report."""
-        return self.origin or self.path
 
 
 class CommandOutput(Struct, frozen=True):

@@ -84,13 +84,29 @@ def bind(address: str) -> Remedy:
     )
 
 
+def take_from(rival: str, address: str) -> Remedy:
+    """Take a GPU from a driver that was given it on purpose, perhaps of an earlier time."""
+    return Remedy(
+        Action.CHANGE_CONFIG,
+        f"If no virtual machine should have this GPU, take it from {rival} and give it to nvidia; else waive this finding.",
+        run=(
+            f"cat /sys/bus/pci/devices/{address}/driver_override",
+            f"echo > /sys/bus/pci/devices/{address}/driver_override",
+            f"echo {address} > /sys/bus/pci/drivers/{rival}/unbind",
+            f"echo {address} > /sys/bus/pci/drivers_probe",
+        ),
+        interrupts="whatever uses this GPU now, for example a virtual machine",
+        confirm="gpudoctor run --check kernel-module.gpu-bound",
+    )
+
+
+_REBUILD_INITRAMFS = "update-initramfs -u    # RHEL, SUSE: dracut -f"
+_LOAD_ANEW = ("modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia", "modprobe nvidia")
+
 DROP_OPTION = Remedy(
     Action.CHANGE_CONFIG,
     "Remove the option, also from the initramfs, and reload the driver or reboot.",
-    run=(
-        "grep -rnE 'ExcludedGpus|GpuBlacklist' /etc/modprobe.d",
-        "update-initramfs -u    # RHEL, SUSE: dracut -f",
-    ),
+    run=("grep -rnE 'ExcludedGpus|GpuBlacklist' /etc/modprobe.d", _REBUILD_INITRAMFS),
     interrupts="every process that uses a GPU of this node",
     confirm="grep ExcludedGpus /proc/driver/nvidia/params",
 )
@@ -105,7 +121,7 @@ READ_THE_LOG = Remedy(
 RELOAD = Remedy(
     Action.RESET_GPU,
     "Stop what uses the GPUs and load the driver anew; a GSP in a bad state needs a reset of the GPU or a cold start.",
-    run=("modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia", "modprobe nvidia"),
+    run=_LOAD_ANEW,
     interrupts="every process that uses a GPU of this node",
     confirm="gpudoctor run --check kernel-module.adapter-initialised",
 )
@@ -113,11 +129,7 @@ RELOAD = Remedy(
 APPLY = Remedy(
     Action.LOAD_MODULE,
     "Rebuild the initramfs if it holds the module, then reload the driver on a drained node.",
-    run=(
-        "update-initramfs -u    # RHEL, SUSE: dracut -f",
-        "modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia",
-        "modprobe nvidia",
-    ),
+    run=(_REBUILD_INITRAMFS, *_LOAD_ANEW),
     interrupts="every process that uses a GPU of this node",
     confirm="cat /proc/driver/nvidia/params",
 )
