@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from gpudoctor.facts.desk import Citable, Desk, Population, Reading
+from gpudoctor.facts.desk import Citable, Desk, Fact, Population, Reading
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Raw, TextFile
 from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread, Why
 
@@ -16,6 +16,8 @@ _CLASS = re.compile(r"0x[0-9a-f]{6}")
 _DRIVER = re.compile(r"[\w.-]{1,64}")
 DISPLAY_CLASS = "0x03"
 """PCI base class 03h, display controller: VGA (0300h) and 3D (0302h). NVIDIA's audio, USB and NVSwitch functions have others."""
+SWITCH_CLASS = "0x0680"
+"""PCI class 0680h, other bridge: an NVSwitch (linux_nvswitch.c of open-gpu-kernel-modules, nvswitch_pci_table)."""
 
 
 class PciGpu(Citable, frozen=True):
@@ -51,6 +53,56 @@ class PciGpu(Citable, frozen=True):
         return Unread(Why.WITHHELD, path, "reading it would wake the GPU up", would_need="the GPU in use")
 
 
+class NvSwitch(Citable, frozen=True):
+    """One NVSwitch as the PCI bus shows it."""
+
+    address: str
+    device_id: str
+    driver: Reading[str | None]
+
+    @property
+    def subject(self) -> Subject:
+        """The switch as a subject."""
+        return Subject(SubjectKind.NVSWITCH, self.address)
+
+
+class NvidiaFunctions(Fact, frozen=True):
+    """NVIDIA's GPUs and switches among the functions of the bus; `unlisted` says why some may be missing."""
+
+    gpus: tuple[PciGpu, ...]
+    switches: tuple[NvSwitch, ...]
+    has_bus: bool
+    unlisted: Unread | None
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "NvidiaFunctions | Unread":
+        """Look at the vendor of every PCI function, and closer at NVIDIA's."""
+        listing = desk.raw.listing(DEVICES)
+        if isinstance(listing, Unread):
+            return listing
+        if isinstance(listing, Absent):
+            return _no_bus(desk.raw, listing)
+        gpus: list[PciGpu] = []
+        switches: list[NvSwitch] = []
+        unlisted = None if listing.complete else _incomplete(listing)
+        for name in listing.names:
+            match _function(desk.raw, name):
+                case PciGpu() as gpu:
+                    gpus.append(gpu)
+                case NvSwitch() as switch:
+                    switches.append(switch)
+                case Unread() as unread:
+                    unlisted = unread
+        said = f"{len(listing.names)} functions, {len(gpus)} of them NVIDIA display controllers"
+        return cls(
+            gpus=tuple(sorted(gpus, key=lambda gpu: gpu.address)),
+            switches=tuple(sorted(switches, key=lambda switch: switch.address)),
+            has_bus=True,
+            unlisted=unlisted,
+            read_from={"listing": Evidence(listing.where, said)},
+        )
+
+
 class PciGpus(Population, frozen=True):
     """The NVIDIA display-class functions of the node, by address."""
 
@@ -69,32 +121,43 @@ class PciGpus(Population, frozen=True):
 
     @classmethod
     def gather(cls, desk: Desk) -> "PciGpus | Unread":
-        """Look at vendor and class of every PCI function, and closer at the GPUs."""
-        listing = desk.raw.listing(DEVICES)
-        if isinstance(listing, Unread):
-            return listing
-        if isinstance(listing, Absent):
-            return _no_bus(desk.raw, listing)
-        gpus: list[PciGpu] = []
-        unlisted = None if listing.complete else _incomplete(listing)
-        for name in listing.names:
-            gpu = _gpu(desk.raw, name)
-            if isinstance(gpu, PciGpu):
-                gpus.append(gpu)
-            elif isinstance(gpu, Unread):
-                unlisted = gpu
-        said = f"{len(listing.names)} functions, {len(gpus)} of them NVIDIA display controllers"
-        return cls(
-            gpus=tuple(sorted(gpus, key=lambda gpu: gpu.address)),
-            unlisted=unlisted,
-            read_from={"listing": Evidence(listing.where, said)},
-        )
+        """The GPUs among NVIDIA's functions."""
+        found = desk.get(NvidiaFunctions)
+        if isinstance(found, Unread):
+            return found
+        return cls(gpus=found.gpus, has_bus=found.has_bus, unlisted=found.unlisted, read_from=found.read_from)
 
 
-def _no_bus(raw: Raw, absent: Absent) -> "PciGpus | Unread":
+class NvSwitches(Population, frozen=True):
+    """The NVSwitches that are functions of this node's bus, by address."""
+
+    NOTHING: ClassVar[str] = "no NVSwitch on the PCI bus"
+
+    switches: tuple[NvSwitch, ...]
+
+    @property
+    def members(self) -> Sequence[NvSwitch]:
+        """The switches."""
+        return self.switches
+
+    def __iter__(self) -> Iterator[NvSwitch]:
+        return iter(self.switches)
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "NvSwitches | Unread":
+        """The switches among NVIDIA's functions."""
+        found = desk.get(NvidiaFunctions)
+        if isinstance(found, Unread):
+            return found
+        return cls(switches=found.switches, unlisted=found.unlisted, read_from=found.read_from)
+
+
+def _no_bus(raw: Raw, absent: Absent) -> NvidiaFunctions | Unread:
     """Sysfs without a PCI bus is a finding; no sysfs at all is blindness."""
     if isinstance(raw.entry("/sys/bus"), Entry):
-        return PciGpus(gpus=(), has_bus=False, read_from={"listing": absent.evidence})
+        return NvidiaFunctions(
+            gpus=(), switches=(), has_bus=False, unlisted=None, read_from={"listing": absent.evidence}
+        )
     return Unread(Why.UNREADABLE, DEVICES, "sysfs is not mounted here", would_need="/sys")
 
 
@@ -107,8 +170,8 @@ def _incomplete(listing: Listing) -> Unread:
     )
 
 
-def _gpu(raw: Raw, address: str) -> PciGpu | Unread | None:
-    """The GPU at an address, None for any other function, `Unread` when it cannot be told."""
+def _function(raw: Raw, address: str) -> PciGpu | NvSwitch | Unread | None:
+    """The GPU or NVSwitch at an address, None for any other function, `Unread` when it cannot be told."""
     base = f"{DEVICES}/{address}"
     if not _ADDRESS.fullmatch(address):
         return Unread(Why.UNREADABLE, base, "is not named as a PCI function is")
@@ -120,28 +183,55 @@ def _gpu(raw: Raw, address: str) -> PciGpu | Unread | None:
     class_code = _attribute(raw, f"{base}/class", _CLASS)
     if isinstance(class_code, Unread):
         return class_code
-    if not class_code.text.startswith(DISPLAY_CLASS):
-        return None
+    if class_code.text.startswith(SWITCH_CLASS):
+        return _switch(raw, address, class_code)
     # A virtual function is the host's half of a vGPU: NVML lists the physical one (Documentation/PCI/pci-iov-howto).
-    if isinstance(raw.entry(f"{base}/physfn"), Entry):
+    if not class_code.text.startswith(DISPLAY_CLASS) or isinstance(raw.entry(f"{base}/physfn"), Entry):
         return None
-    device = _attribute(raw, f"{base}/device", _VENDOR)
+    return _gpu(raw, address, vendor, class_code)
+
+
+def _switch(raw: Raw, address: str, class_code: TextFile) -> NvSwitch:
+    base = f"{DEVICES}/{address}"
+    device_id, id_evidence = _device_id(raw, base)
+    driver, driver_evidence = _driver(raw, base)
+    return NvSwitch(
+        address=address.lower(),
+        device_id=device_id,
+        driver=driver,
+        read_from={
+            "class_code": Evidence(class_code.where, class_code.text.strip()),
+            "device_id": id_evidence,
+            "driver": driver_evidence,
+        },
+    )
+
+
+def _gpu(raw: Raw, address: str, vendor: TextFile, class_code: TextFile) -> PciGpu:
+    base = f"{DEVICES}/{address}"
+    device_id, id_evidence = _device_id(raw, base)
     driver, driver_evidence = _driver(raw, base)
     status, status_evidence = _runtime_status(raw, base)
     return PciGpu(
         address=address.lower(),
-        device_id="unknown" if isinstance(device, Unread) else device.text.strip().removeprefix("0x"),
+        device_id=device_id,
         class_code=class_code.text.strip(),
         driver=driver,
         runtime_status=status,
         read_from={
             "vendor": Evidence(vendor.where, vendor.text.strip()),
             "class_code": Evidence(class_code.where, class_code.text.strip()),
-            "device_id": Evidence(f"{base}/device", "unknown" if isinstance(device, Unread) else device.text.strip()),
+            "device_id": id_evidence,
             "driver": driver_evidence,
             "runtime_status": status_evidence,
         },
     )
+
+
+def _device_id(raw: Raw, base: str) -> tuple[str, Evidence]:
+    device = _attribute(raw, f"{base}/device", _VENDOR)
+    text = "unknown" if isinstance(device, Unread) else device.text.strip()
+    return text.removeprefix("0x"), Evidence(f"{base}/device", text)
 
 
 def _attribute(raw: Raw, path: str, form: "re.Pattern[str]") -> TextFile | Unread:
