@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from gpudoctor.probes.deadline import Deadline
-from gpudoctor.probes.tasks import Task, tasks_named
+from gpudoctor.probes.tasks import Task, TaskTable
 from gpudoctor.registry import built_in
 from gpudoctor.report import Report
 from gpudoctor.run import Selection, run
@@ -54,7 +54,7 @@ def alone_with_its_workers(tmp_path: Path) -> Iterator[None]:
 
 def _workers_below(directory: Path) -> Iterator[Task]:
     """The workers that were started for a root below a directory: its library is among their arguments."""
-    for worker in tasks_named(WORKER, owners=(os.getuid(),)):
+    for worker in TaskTable().named(WORKER, owners=(os.getuid(),)):
         with contextlib.suppress(OSError):
             if str(directory).encode() in Path(f"/proc/{worker.pid}/cmdline").read_bytes():
                 yield worker
@@ -243,7 +243,7 @@ def test_the_worker_has_given_up_what_could_change_the_node(tmp_path: Path, monk
 def _status_of_worker() -> dict[str, str]:
     deadline = time.monotonic() + 6
     while time.monotonic() < deadline:
-        for worker in tasks_named(WORKER, owners=(os.getuid(),)):
+        for worker in TaskTable().named(WORKER, owners=(os.getuid(),)):
             text = Path(f"/proc/{worker.pid}/status").read_text()
             status = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
             if status.get("NoNewPrivs") == "1" and not int(status["CapEff"], 16) & 1 << 16:
@@ -317,15 +317,14 @@ def test_a_driver_that_does_not_answer_reads_costs_its_deadline_only(
 def test_readers_stuck_since_earlier_runs_are_not_joined_by_ever_more(
     stuck: int, status: Status, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpudoctor.probes import file_reader, guarded
-    from gpudoctor.probes.tasks import Task
+    from gpudoctor.probes import file_reader
 
-    def named(comm: str, owners: tuple[int, ...]) -> list[Task]:
-        assert comm.encode() == file_reader.NAME
-        return [Task(pid, comm, "D", "", 0) for pid in range(stuck)]
+    def named(_: TaskTable, comm: str, owners: tuple[int, ...]) -> list[Task]:
+        assert owners
+        return [Task(pid, comm, "D", "", 0) for pid in range(stuck if comm.encode() == file_reader.NAME else 0)]
 
     root = make_root("h100x8", tmp_path / "root")
-    monkeypatch.setattr(guarded, "tasks_named", named)
+    monkeypatch.setattr(TaskTable, "named", named)
     started = time.monotonic()
     report = _live(root)
     assert time.monotonic() - started < 6

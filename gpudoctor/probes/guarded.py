@@ -11,7 +11,7 @@ from msgspec import Struct
 from gpudoctor.probes.child import run_child
 from gpudoctor.probes.deadline import Deadline
 from gpudoctor.probes.files import LiveFiles
-from gpudoctor.probes.tasks import tasks_named
+from gpudoctor.probes.tasks import TaskTable
 
 READER = Path(__file__).with_name("file_reader.py")
 READER_COMM = "gpudoctor-files"
@@ -30,7 +30,7 @@ class DriverTree(Struct, frozen=True):
     stuck_at: str | None
 
 
-def read_driver_tree(root: str, deadline: Deadline) -> DriverTree:
+def read_driver_tree(root: str, deadline: Deadline, table: TaskTable) -> DriverTree:
     """Everything below /proc/driver/nvidia, up to the deadline."""
     try:
         place = LiveFiles(root).place(DRIVER_TREE, follow=True)
@@ -38,10 +38,10 @@ def read_driver_tree(root: str, deadline: Deadline) -> DriverTree:
         return DriverTree((), DRIVER_TREE)
     if not os.path.isdir(place):
         return DriverTree((), None)
-    return _read([(place, DRIVER_TREE)], deadline)
+    return _read([(place, DRIVER_TREE)], deadline, table)
 
 
-def read_files(root: str, paths: tuple[str, ...], deadline: Deadline) -> DriverTree:
+def read_files(root: str, paths: tuple[str, ...], deadline: Deadline, table: TaskTable) -> DriverTree:
     """Single files, in order, up to the deadline; one that cannot even be found is left out."""
     files = LiveFiles(root)
     places = []
@@ -50,11 +50,11 @@ def read_files(root: str, paths: tuple[str, ...], deadline: Deadline) -> DriverT
             places.append((files.place(path, follow=True), path))
         except OSError:
             continue
-    return _read(places, deadline) if places else DriverTree((), None)
+    return _read(places, deadline, table) if places else DriverTree((), None)
 
 
-def _read(places: list[tuple[str, str]], deadline: Deadline) -> DriverTree:
-    stuck = [task for task in tasks_named(READER_COMM, owners=(0, os.getuid())) if task.state == "D"]
+def _read(places: list[tuple[str, str]], deadline: Deadline, table: TaskTable) -> DriverTree:
+    stuck = [task for task in table.named(READER_COMM, owners=(0, os.getuid())) if task.state == "D"]
     if len(stuck) >= MOST_STUCK:
         return DriverTree((), places[0][1])
     words = [word for pair in places for word in pair]

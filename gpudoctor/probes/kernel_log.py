@@ -64,9 +64,17 @@ def _read_kmsg(path: str) -> tuple[str, int]:
             head, _, text = record.decode("utf-8", "backslashreplace").partition(";")
             _, sequence, microseconds = head.split(",")[:3]
             first = int(sequence) if first < 0 else first
-            seconds, rest = divmod(int(microseconds), 1_000_000)
-            message = text.split("\n", 1)[0]
-            lines.append(f"[{seconds:5d}.{rest:06d}] {message}")
+            lines.extend(_as_dmesg(int(microseconds), text.split("\n", 1)[0]))
     finally:
         os.close(descriptor)
     return "\n".join(lines) + "\n", first
+
+
+def _as_dmesg(microseconds: int, message: str) -> list[str]:
+    """A record as `dmesg` prints it: the time before its first line only.
+
+    The device escapes a line break within a message as `\\x0a`; NVRM writes whole paragraphs in one.
+    """
+    seconds, rest = divmod(microseconds, 1_000_000)
+    first, *more = message.split("\\x0a")
+    return [f"[{seconds:5d}.{rest:06d}] {first}", *(line for line in more if line)]

@@ -14,7 +14,7 @@ from gpudoctor.facts.raw import Absent, Answer, Question
 from gpudoctor.probes.child import Abandoned, ChildEnd, run_child
 from gpudoctor.probes.deadline import Deadline
 from gpudoctor.probes.files import LiveFiles
-from gpudoctor.probes.tasks import StackWatch, Task, tasks_named
+from gpudoctor.probes.tasks import StackWatch, Task, TaskTable
 
 WORKER = Path(__file__).with_name("nvml_worker.py")
 WORKER_COMM = "gpudoctor-nvml"
@@ -34,11 +34,11 @@ LIBRARY_DIRECTORIES = (
 """Where libnvidia-ml.so.1 lies below a root: distribution packages, runfile, and the GPU Operator's driver container."""
 
 
-def ask_nvml(question: Question, deadline: Deadline, root: str) -> Answer:
+def ask_nvml(question: Question, deadline: Deadline, root: str, table: TaskTable) -> Answer:
     """NVML's answers by the deadline, less the second that the rest of the run needs."""
     deadline = Deadline(max(0.1, deadline.remaining - 1.0))
     while True:
-        stuck = _earlier_worker(deadline)
+        stuck = _earlier_worker(deadline, table)
         if stuck is not None:
             return stuck
         try:
@@ -51,6 +51,7 @@ def ask_nvml(question: Question, deadline: Deadline, root: str) -> Answer:
         lines = _lines(end.stdout)
         if not any("busy" in line for line in lines):
             return _answer(end, lines)
+        table = TaskTable()
 
 
 def _arguments(question: Question, deadline: Deadline, root: str) -> dict[str, Any] | Answer:
@@ -89,11 +90,11 @@ def _failure(why: str, detail: str) -> Answer:
     return Answer(data={}, error={"why": why, "detail": detail})
 
 
-def _earlier_worker(deadline: Deadline) -> Answer | None:
+def _earlier_worker(deadline: Deadline, table: TaskTable) -> Answer | None:
     """Wait for a worker of another run; None when there is none any more, an answer when it is stuck or does not end."""
     watches: dict[int, StackWatch] = {}
     while True:
-        alive = list(tasks_named(WORKER_COMM, owners=(0, os.getuid())))
+        alive = table.named(WORKER_COMM, owners=(0, os.getuid()))
         if not alive:
             return None
         for task in alive:

@@ -12,8 +12,11 @@ from gpudoctor.probes.commands import run_command
 from gpudoctor.probes.deadline import Deadline
 from gpudoctor.probes.files import LiveFiles
 from gpudoctor.probes.guarded import DRIVER_TREE, DriverTree, read_driver_tree, read_files
+from gpudoctor.probes.journal import JOURNALS, read_journal
 from gpudoctor.probes.kernel_log import read_kernel_log
 from gpudoctor.probes.nvml import ask_nvml
+from gpudoctor.probes.sleepers import look_at_sleepers, look_for_holders
+from gpudoctor.probes.tasks import TaskTable
 from gpudoctor.sources.errors import SourceError
 from gpudoctor.sources.recorded import Record, RecordedNode, Tree
 from gpudoctor.verdicts import Unread, Why
@@ -35,6 +38,9 @@ class Live:
         self.deadline = deadline
         self.files = LiveFiles(self.root)
         self._driver_tree: RecordedNode | None = None
+        # The doctor's own children are always below its own /proc, whatever root it looks at.
+        self._own_tasks = TaskTable()
+        self._tasks = self._own_tasks if self.root == "/" else TaskTable(f"{self.root}/proc")
 
     def read(self, path: str) -> TextFile | Absent | Unread:
         """The text of a file."""
@@ -44,7 +50,7 @@ class Live:
         """Files read in one child, up to a deadline of their own."""
         if not paths:
             return {}
-        node = _GuardedNode(read_files(self.root, paths, self.deadline), complete=paths)
+        node = _GuardedNode(read_files(self.root, paths, self.deadline, self._own_tasks), complete=paths)
         return {path: node.read(path) for path in paths}
 
     def entry(self, path: str, *, follow: bool = False) -> Entry | Absent | Unread:
@@ -60,25 +66,35 @@ class Live:
         return run_command(argv, self.deadline.sooner(seconds), self.root)
 
     def log(self, name: str) -> Log | Unread:
-        """The kernel log; other logs are not read yet."""
-        if name != "kernel.log":
-            return Unread(Why.NOT_RECORDED, name, "this gpudoctor does not read it live")
-        return read_kernel_log(self.root, self.deadline)
+        """The kernel log of this boot, or the journal of a unit."""
+        if name == "kernel.log":
+            return read_kernel_log(self.root, self.deadline)
+        if name.startswith(JOURNALS):
+            return read_journal(name, self.root, self.deadline)
+        return Unread(Why.NOT_RECORDED, name, "this gpudoctor does not read it live")
 
     def answer(self, name: str, gate: Gate) -> Answer | Unread:
         """What an API answers, behind its gate. A closed gate is an answer too: a recording must hold it."""
         question = gate()
         if isinstance(question, Unread):
             return Answer(data={}, error={"why": "withheld", "detail": question.detail})
-        if name != "nvml":
-            raise KeyError(name)
-        return ask_nvml(question, self.deadline, self.root)
+        match name:
+            case "nvml":
+                return ask_nvml(question, self.deadline, self.root, self._own_tasks)
+            case "tasks":
+                return look_at_sleepers(question, self.deadline, self._tasks)
+            case "holders":
+                return look_for_holders(self._tasks)
+            case _:
+                raise KeyError(name)
 
     @property
     def driver_tree(self) -> RecordedNode:
         """What the driver serves below /proc/driver/nvidia, read once in a child."""
         if self._driver_tree is None:
-            self._driver_tree = _GuardedNode(read_driver_tree(self.root, self.deadline), complete=(DRIVER_TREE,))
+            self._driver_tree = _GuardedNode(
+                read_driver_tree(self.root, self.deadline, self._own_tasks), complete=(DRIVER_TREE,)
+            )
         return self._driver_tree
 
     def _reader(self, path: str) -> LiveFiles | RecordedNode:
