@@ -10,17 +10,26 @@ from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.pci_link import GpuLinks, PciLink
 from gpudoctor.facts.pci_state import PciState, PciStates, Region
 from gpudoctor.facts.platform import Platform, PlatformKind
+from gpudoctor.facts.recognition import Recognition
+from gpudoctor.knowledge.pcie_remedies import (
+    LOOK_AT_THE_BUS,
+    MORE_SPACE,
+    OFF_THE_BUS,
+    OTHER_HOST,
+    POWER_CYCLE,
+    expect_gpus,
+    keep_awake,
+    reseat,
+)
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
-    Action,
     Breaks,
     Cited,
     Evidence,
     Fail,
     NotApplicable,
     Pass,
-    Remedy,
     Unknown,
     Unread,
     Verdict,
@@ -29,104 +38,31 @@ from gpudoctor.verdicts import (
     Why,
 )
 
-LOOK_AT_THE_BUS = Remedy(
-    Action.INSPECT_HARDWARE,
-    "Look for the GPU on the bus and for link or power errors in the kernel log; in a virtual machine, was it passed through?",
-    run=("lspci -d 10de: -nn", "journalctl -k -b --grep 'pci|AER|NVRM'"),
-    confirm="gpudoctor run --check pcie.gpus-present",
-)
-POWER_CYCLE = Remedy(
-    Action.INSPECT_HARDWARE,
-    "Power the machine off and on again, not just reboot; then reseat the board, its power cable or riser, or ask the vendor.",
-    interrupts="the whole node",
-    confirm="lspci -d 10de: -nn lists the GPU",
-)
-
-
-OFF_THE_BUS = (
-    Remedy(
-        Action.NONE,
-        "Take the node out of service and keep the evidence: kernel log, power and temperature records of the chassis.",
-        run=("gpudoctor record --raw -o /var/tmp/gpudoctor-$(date +%Y%m%d-%H%M%S)", "ipmitool sel list | tail -20"),
-        confirm="ls /var/tmp/gpudoctor-*",
-    ),
-    POWER_CYCLE,
-    Remedy(
-        Action.CONTACT_VENDOR,
-        "If it happens again on the same slot or board, move the board to tell the two apart, then ask the vendor for a replacement.",
-        interrupts="the whole node",
-        confirm="gpudoctor run --check pcie.gpu-responds",
-    ),
-)
-MORE_SPACE = (
-    Remedy(
-        Action.CHANGE_CONFIG,
-        "In the firmware setup turn on Above 4G Decoding and enlarge the high MMIO window; for a virtual machine, give it a larger one.",
-        interrupts="the whole node, at the reboot it takes",
-        confirm="gpudoctor run --check pcie.bars-assigned",
-    ),
-    Remedy(
-        Action.CHANGE_CONFIG,
-        "Or let the kernel place the regions anew: boot with pci=realloc.",
-        run=("grep -o 'pci=[^ ]*' /proc/cmdline",),
-        interrupts="the whole node, at the reboot it takes",
-        confirm="gpudoctor run --check pcie.bars-assigned",
-    ),
-)
 _FALLEN = re.compile(r"NVRM: (?:Xid \(PCI:\S+: 79,|.*fallen off the bus|.*serial number)")
 _ABOUT_A_GPU = re.compile(r"NVRM: (?:Xid \(PCI:|GPU (?:at )?)([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})")
-# The first six regions only: those of virtual functions may stay without a place.
-_NO_SPACE = re.compile(r"BAR ?[0-5](?!\d).*(?:no space|failed to assign|is 0M)")
-_BAR = re.compile(r"BAR ?([0-5])(?!\d)")
+# The first six regions only: those of virtual functions may stay without a place. Older kernels call them BAR 7 to 12, newer ones
+# VF BAR 0 to 5 (pci_resource_name in drivers/pci/pci.c).
+_NO_SPACE = re.compile(r"(?<!VF )BAR ?[0-5](?!\d).*(?:no space|failed to assign|is 0M)")
+_BAR = re.compile(r"(?<!VF )BAR ?([0-5])(?!\d)")
 _POWER = re.compile(r"power state|D3cold")
-
-
-def _keep_awake(address: str) -> Remedy:
-    return Remedy(
-        Action.CHANGE_CONFIG,
-        "Keep the GPU from sleeping and let the kernel find it anew.",
-        run=(
-            f"echo on > /sys/bus/pci/devices/{address}/power/control",
-            f"echo 1 > /sys/bus/pci/devices/{address}/remove",
-            "echo 1 > /sys/bus/pci/rescan",
-        ),
-        interrupts="whatever uses this GPU",
-        confirm="gpudoctor run --check pcie.power-state",
-    )
-
-
-def _reseat(address: str) -> tuple[Remedy, ...]:
-    say = "Drain the node at the next chance, then reseat the board, riser or cable of this link and look at it again."
-    return (
-        Remedy(
-            Action.INSPECT_HARDWARE,
-            say,
-            run=(f"lspci -vv -s {address} | grep -E 'LnkCap|LnkSta'",),
-            interrupts="the whole node",
-            confirm="gpudoctor run --link pcie",
-        ),
-    )
-
-
-def _set_expectation(gpus: int) -> Remedy:
-    return Remedy(
-        Action.CHANGE_CONFIG,
-        f"If the node is meant to have {_gpus(gpus)}, write expect.gpus = {gpus} into /etc/gpudoctor/config.toml.",
-        run=(f"echo 'expect.gpus = {gpus}' >> /etc/gpudoctor/config.toml",),
-        confirm="gpudoctor run --check pcie.gpus-present",
-    )
 
 
 @check("pcie.gpus-present", link=Link.PCIE, title="GPUs are present on PCI as expected", essential=True)
 def gpus_present(
-    gpus: PciGpus, expected: Expectations, platform: Reading[Platform], log: Reading[KernelLog]
+    gpus: PciGpus,
+    expected: Expectations,
+    platform: Reading[Platform],
+    log: Reading[KernelLog],
+    told: Reading[Recognition],
 ) -> Verdicts:
     """Everything above stands on the GPU being a function on the PCI bus.
 
-    Counts NVIDIA display-class functions in sysfs and compares with `expect.gpus`; without an expectation one GPU is enough,
-    and none at all fails, because the doctor is called where GPUs should be. Audio, USB and NVSwitch functions of NVIDIA are
-    not GPUs. WSL2 and Tegra have no NVIDIA function on PCI and are not judged here. A GPU that has fallen off the bus while
-    running can still be listed: that is another question.
+    Counts NVIDIA display-class functions in sysfs and compares with `expect.gpus`, else with the count of `expect.profile`. Without
+    either, one GPU is enough, and none at all fails, because the doctor is called where GPUs should be; fewer than the machine
+    itself tells are worth a warning: EC2's instance type and a DGX's name in DMI tell, and on bare metal the NVSwitches of a board
+    with eight GPUs. A GPU given to a virtual machine stays on its host's bus. Audio, USB and NVSwitch functions of NVIDIA are not
+    GPUs. WSL2 and Tegra have no NVIDIA function on PCI and are not judged here. A GPU that has fallen off the bus while running can
+    still be listed: that is another question.
     """
     count = len(gpus.gpus)
     listing = gpus.cite("listing")
@@ -137,34 +73,45 @@ def gpus_present(
     elif not gpus.has_bus and expected.gpus == 0:
         yield Unknown(NODE, Why.UNREADABLE, "sysfs shows no PCI bus to look at", listing)
     elif expected.gpus is None and count == 0 and gpus.unlisted is None:
-        yield Fail(
-            NODE,
-            "no NVIDIA GPU on the PCI bus",
-            listing,
-            (LOOK_AT_THE_BUS, _set_expectation(0), POWER_CYCLE),
-            Breaks.NODE,
-        )
+        remedies = (LOOK_AT_THE_BUS, expect_gpus(0), POWER_CYCLE)
+        yield Fail(NODE, "no NVIDIA GPU on the PCI bus", listing, remedies, Breaks.NODE)
     elif (gap := _unseen(gpus, expected)) is not None:
         yield gap.about(NODE)
     elif expected.gpus is None:
-        yield Pass(NODE, f"{_gpus(count)} on the PCI bus", listing)
+        yield _without_expectation(gpus, told, log)
     elif count == expected.gpus:
         yield Pass(NODE, f"{_gpus(count)} on the PCI bus, as expected", listing + expected.cite("gpus"))
     elif count > expected.gpus:
-        yield Warn(
-            NODE,
-            f"{count} GPUs on the PCI bus, {expected.gpus} expected",
-            listing + expected.cite("gpus"),
-            (_set_expectation(count),),
-        )
+        summary = f"{count} GPUs on the PCI bus, {expected.gpus} expected"
+        yield Warn(NODE, summary, listing + expected.cite("gpus"), (expect_gpus(count),))
     else:
         yield Fail(
             NODE,
             f"{count} of {expected.gpus} expected GPUs on the PCI bus",
             _last_words_of_the_missing(gpus, log) + listing + expected.cite("gpus"),
-            (LOOK_AT_THE_BUS, _set_expectation(count), POWER_CYCLE),
+            (LOOK_AT_THE_BUS, expect_gpus(count), POWER_CYCLE),
             Breaks.NOTHING if count else Breaks.NODE,
         )
+
+
+def _without_expectation(gpus: PciGpus, told: Reading[Recognition], log: Reading[KernelLog]) -> Verdict:
+    """Some GPUs are there, and nobody said how many there should be, except perhaps the machine."""
+    count, listing = len(gpus.gpus), gpus.cite("listing")
+    profile = None if isinstance(told, Unread) else told.profile
+    if isinstance(told, Unread) or profile is None or count > profile.gpus:
+        return Pass(NODE, f"{_gpus(count)} on the PCI bus", listing)
+    if count == profile.gpus:
+        summary = f"{_gpus(count)} on the PCI bus; looks like {profile.name} (expect.profile)"
+        return Pass(NODE, summary, listing + told.told_by)
+    if gpus.unlisted is not None:
+        return Pass(NODE, f"{_gpus(count)} on the PCI bus, perhaps more", listing)
+    return Warn(
+        NODE,
+        f"{_gpus(count)} on the PCI bus; this looks like {profile.name}, which has {profile.gpus}",
+        _last_words_of_the_missing(gpus, log) + listing + told.told_by,
+        (LOOK_AT_THE_BUS, expect_gpus(count), OTHER_HOST if told.is_instance else POWER_CYCLE),
+        cause="fewer-than-the-machine-has",
+    )
 
 
 def _last_words_of_the_missing(gpus: PciGpus, log: Reading[KernelLog]) -> Cited:
@@ -221,7 +168,7 @@ def power_state(gpus: PciGpus, states: PciStates, log: Reading[KernelLog]) -> Ve
                 gpu,
                 "cannot leave its power state",
                 evidence,
-                (_keep_awake(gpu.address), POWER_CYCLE),
+                (keep_awake(gpu.address), POWER_CYCLE),
                 Breaks.SUBJECT,
                 cause="stuck-asleep",
             )
@@ -304,6 +251,7 @@ def _homeless(gpu: PciGpu, state: PciState, log: Reading[KernelLog]) -> list[Reg
     link=Link.PCIE,
     over=PciGpus,
     explained_by=("pcie.gpu-responds", "pcie.power-state"),
+    advisory=True,
     title="Every GPU's PCIe link is as wide as both ends allow",
 )
 def link_width(gpus: PciGpus, links: GpuLinks) -> Verdicts:
@@ -331,7 +279,7 @@ def _judge_links(gpu: PciGpu, path: tuple[PciLink, ...]) -> Verdict:
             lanes = f"{current} of {_counted(allowed, 'lane')}"
             summary = f"the link {link.above.address} to {link.below.address} runs {lanes}"
             evidence = link.below.cite("current_width", "max_width") + link.above.cite("max_width")
-            return Warn(gpu, summary, evidence, _reseat(link.below.address), cause=f"narrow-{link.below.address}")
+            return Warn(gpu, summary, evidence, reseat(link.below.address), cause=f"narrow-{link.below.address}")
     if len(known) < len(path) and not known:
         return NotApplicable(gpu, "the ports above it do not tell their width")
     if len(known) < len(path):
@@ -342,7 +290,7 @@ def _judge_links(gpu: PciGpu, path: tuple[PciLink, ...]) -> Verdict:
     return Pass(gpu, _counted(known[0].below.current_width or 0, "lane"), evidence)
 
 
-@check("pcie.aer-errors", link=Link.PCIE, over=PciGpus, title="No uncorrectable PCIe errors are counted")
+@check("pcie.aer-errors", link=Link.PCIE, over=PciGpus, advisory=True, title="No uncorrectable PCIe errors are counted")
 def aer_errors(gpus: PciGpus, states: PciStates) -> Verdicts:
     """Uncorrectable errors on the link lose transactions; the GPU may go on for a while, or fall off the bus at the next one.
 
@@ -360,7 +308,7 @@ def aer_errors(gpus: PciGpus, states: PciStates) -> Verdicts:
         evidence = state.cite(*cited)
         if counted:
             summary = f"{state.fatal_errors or 0} fatal and {state.nonfatal_errors or 0} non-fatal errors since boot"
-            yield Warn(gpu, summary, evidence, _reseat(gpu.address), cause=f"aer-{gpu.address}")
+            yield Warn(gpu, summary, evidence, reseat(gpu.address), cause=f"aer-{gpu.address}")
         else:
             yield Pass(gpu, "none since boot", evidence)
 

@@ -6,19 +6,32 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+_LISTED = 40
+"""How many names an error message lists."""
+
 
 class ConfigError(Exception):
     """The configuration cannot be used; the message names the file, the key and the nearest right one."""
 
 
 class Expect(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the node should have."""
+    """What the node should have. `profile` names a kind of machine; `gpus` wins over its count.
+
+    The other entries are versions or the beginnings of versions: "580" stands for every 580.x.
+    """
 
     gpus: int | None = None
+    profile: str | None = None
+    driver: tuple[str, ...] = ()
+    driver_denied: tuple[str, ...] = ()
+    vbios: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.gpus is not None and self.gpus < 0:
             raise ValueError("expect.gpus must not be negative")
+        for key in ("driver", "driver_denied", "vbios"):
+            if not all(any(map(str.isalnum, version)) for version in getattr(self, key)):
+                raise ValueError(f"expect.{key} has an entry that is no version")
 
 
 class Waiver(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -62,7 +75,17 @@ def from_json(values: object, where: str, check_ids: tuple[str, ...]) -> Config:
     for check_id in (*config.disable, *(waiver.check for waiver in config.waive)):
         if check_ids and check_id not in check_ids:
             raise ConfigError(f"{where}: there is no check {check_id!r}{nearest(check_id, check_ids)}")
+    if config.expect.profile is not None:
+        _refuse_unknown_profile(config.expect.profile, where)
     return config
+
+
+def _refuse_unknown_profile(name: str, where: str) -> None:
+    # The table is loaded only by a configuration that names a profile.
+    from gpudoctor.knowledge.profiles import names
+
+    if name not in names():
+        raise ConfigError(f"{where}: there is no profile {name!r}{nearest(name, names())}")
 
 
 def merge(layers: list[dict[str, Any]]) -> dict[str, Any]:
@@ -80,11 +103,14 @@ def merge(layers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str:
-    """`; did you mean 'x'?` when something similar is known, else nothing."""
+    """`; did you mean 'x'?` when something similar is known, else the first of what is known."""
     import difflib
 
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are: {', '.join(known)}"
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    return f"; known are: {', '.join(known[:_LISTED])}{more}"
 
 
 def _refuse_unknown_keys(table: dict[str, Any], kind: type[Struct], where: str, prefix: str = "") -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from gpudoctor.facts.desk import Citable, Desk, Fact, Reading
 from gpudoctor.facts.pci import DEVICES, PciGpu, PciGpus
-from gpudoctor.facts.raw import Absent, Raw, TextFile
+from gpudoctor.facts.raw import Absent, Raw, TextFile, decimal
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 ALL_ONES = "\\xff\\xff\\xff\\xff"
@@ -22,6 +22,11 @@ class Region(Citable, frozen=True):
     start: int
     end: int
     flags: int
+
+    @property
+    def size(self) -> int:
+        """Bytes, 0 without a place."""
+        return 0 if self.empty else self.end - self.start + 1
 
     @property
     def empty(self) -> bool:
@@ -99,8 +104,9 @@ def _responds(
     if isinstance(config, Unread) and config.why is Why.TIMED_OUT:
         return config, Evidence(config.where, config.detail)
     width, evidence = _line(raw, f"{base}/current_link_width")
-    if width is not None and width.isdecimal():
-        return int(width) != DEAD_WIDTH, evidence
+    lanes = decimal(width or "")
+    if lanes is not None:
+        return lanes != DEAD_WIDTH, evidence
     return (config if isinstance(config, Unread) else None), evidence
 
 
@@ -135,7 +141,7 @@ def _total(raw: Raw, path: str, name: str) -> tuple[int | None, Evidence]:
     counts = {words[0]: words[-1] for line in file.text.splitlines() if len(words := line.split()) == 2}
     counted = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count not in ("0", ""))
     total = counts.get(name, "")
-    return (int(total) if total.isdecimal() else None), Evidence(path, counted or f"{name} {total}")
+    return decimal(total), Evidence(path, counted or f"{name} {total}")
 
 
 def _line(raw: Raw, path: str) -> tuple[str | None, Evidence]:

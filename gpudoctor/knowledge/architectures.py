@@ -1,7 +1,9 @@
 """GPU architectures by PCI device id, and which kernel-module flavour each needs.
 
-Device ids: pciutils/pciids @c1c12547d626 (2026-08-22). NVIDIA gives the ids of one family of chips a common first byte; 1dxx holds
-both Pascal (GP10x) and Volta (GV100, from 1d81 on). Flavours: README of open-gpu-kernel-modules 595.45.04 (Turing and later are
+Device ids: pciutils/pciids @c1c12547d626 (2026-08-22), compared with the GPUs that NVIDIA's drivers support (supported-gpus.json of
+driver 595.71.05, README of open-gpu-kernel-modules 595.45.04). NVIDIA gives the ids of one family of chips a common first byte; 1dxx
+holds both Pascal (GP10x) and Volta (GV100, from 1d81 on). Older ones (Kepler and before) and those that no driver of the list
+supports (30xx, Rubin; 32xx; 33xx) are left out. Flavours: README of open-gpu-kernel-modules 595.45.04 (Turing and later are
 supported), cloud-native-docs platform-support (GH200 needs the open modules), NVIDIA developer blog on open kernel modules and the
 proprietary module's own log line "requires use of the NVIDIA open kernel modules" (Blackwell). Read 2026-11-29.
 """
@@ -19,7 +21,9 @@ class Flavour(str, Enum):
 
 _BY_FIRST_BYTE: dict[str, tuple[str, Flavour]] = {
     "13": ("Maxwell", Flavour.PROPRIETARY),
+    "14": ("Maxwell", Flavour.PROPRIETARY),
     "15": ("Pascal", Flavour.PROPRIETARY),
+    "16": ("Maxwell", Flavour.PROPRIETARY),
     "17": ("Maxwell", Flavour.PROPRIETARY),
     "1b": ("Pascal", Flavour.PROPRIETARY),
     "1c": ("Pascal", Flavour.PROPRIETARY),
@@ -42,14 +46,14 @@ _BY_FIRST_BYTE: dict[str, tuple[str, Flavour]] = {
     "2f": ("Blackwell", Flavour.OPEN),
     "31": ("Blackwell Ultra", Flavour.OPEN),
 }
-_GRACE_HOPPER = frozenset({"2342", "2348"})
-"""GH200; the other 23xx are Hopper on PCIe or SXM."""
+# kernel-open/nvidia/detect-self-hosted.h of open-gpu-kernel-modules 595.45.04; the other 23xx are Hopper on PCIe or SXM.
+_GRACE_HOPPER = ("2340", "237f")
 
 
 def architecture(device_id: str) -> tuple[str, Flavour] | None:
     """Name and needed flavour for a device id of four hex digits; None for one this table does not know."""
     device_id = device_id.lower()
-    if device_id in _GRACE_HOPPER:
+    if _GRACE_HOPPER[0] <= device_id <= _GRACE_HOPPER[1]:
         return "Grace Hopper", Flavour.OPEN
     if device_id.startswith("1d"):
         name = "Volta" if device_id >= "1d81" else "Pascal"
