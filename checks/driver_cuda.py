@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.chain import Link
+from gpudoctor.facts.changes import DriverChanges
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.kernel_log import KernelLog
-from gpudoctor.facts.module_file import ModuleFile
 from gpudoctor.facts.nvml import Nvml, NvmlDevice, NvmlError, normal_address
 from gpudoctor.facts.pci import PciGpu, PciGpus
+from gpudoctor.facts.raw import decimal
 from gpudoctor.knowledge import nvml_errors
 from gpudoctor.knowledge.nvml_remedies import FOR_CODE, FOR_CRASH, FOR_HANG, FOR_UNLISTED, OTHERWISE
 from gpudoctor.registry import check
@@ -20,7 +21,6 @@ from gpudoctor.verdicts import (
     Cited,
     Evidence,
     Fail,
-    NotApplicable,
     Pass,
     Subject,
     SubjectKind,
@@ -28,7 +28,6 @@ from gpudoctor.verdicts import (
     Unread,
     Verdict,
     Verdicts,
-    Warn,
     Why,
 )
 
@@ -47,11 +46,12 @@ KILLED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
     link=Link.DRIVER_CUDA,
     over=PciGpus,
     needs={Link.DEVICE_NODES},
+    explained_by=("driver-cuda.no-stuck-task",),
     essential=True,
     title="NVML answers for every GPU",
 )
 def nvml_answers(
-    gpus: PciGpus, nvml: Reading[Nvml], module: Reading[NvidiaModule], log: Reading[KernelLog]
+    gpus: PciGpus, nvml: Reading[Nvml], module: Reading[NvidiaModule], log: Reading[KernelLog], changes: DriverChanges
 ) -> Verdicts:
     """nvidia-smi, monitoring and the device plugin all ask NVML; what it does not list, nobody can schedule.
 
@@ -65,48 +65,29 @@ def nvml_answers(
         for gpu in gpus:
             yield nvml.about(gpu)
         return
-    context = _Context(gpus, nvml, module, log)
+    context = _Context(gpus, nvml, module, log, changes)
     for gpu in gpus:
         yield context.judge(gpu)
     yield from context.not_on_the_bus()
     yield from context.about_the_whole()
 
 
-@check(
-    "driver-cuda.module-on-disk",
-    link=Link.DRIVER_CUDA,
-    explained_by=("driver-cuda.nvml-answers",),
-    title="The module on disk is the loaded one",
-)
-def module_on_disk(module: NvidiaModule, file: ModuleFile) -> Verdicts:
-    """An upgrade replaces files at once and the loaded module at the next reload or boot; until then the two differ.
-
-    What runs goes on; new programs fail as soon as the libraries are the newer ones. Compares modinfo with
-    /proc/driver/nvidia/version. A module that a driver container loaded has no file in the host's tree: then there is nothing to
-    compare.
-    """
-    if module.mute is not None:
-        yield module.mute.about(NODE)
-    elif module.version is None:
-        yield NotApplicable(NODE, "no nvidia module is loaded")
-    elif not file.exists:
-        yield NotApplicable(NODE, "the loaded module has no file in this kernel's module tree", file.cite("exists"))
-    elif file.version == module.version:
-        yield Pass(NODE, f"both are {module.version}", module.cite("version") + file.cite("version"))
-    else:
-        summary = f"{module.version} is loaded, {file.version} is on disk: an upgrade waits for a reload or reboot"
-        evidence = module.cite("version") + file.cite("version")
-        yield Warn(NODE, summary, evidence, FOR_CODE[nvml_errors.LIB_RM_VERSION_MISMATCH], cause="upgrade-waits")
-
-
 class _Context:
     """One run's NVML answers with what else throws light on them."""
 
-    def __init__(self, gpus: PciGpus, nvml: Nvml, module: Reading[NvidiaModule], log: Reading[KernelLog]) -> None:
+    def __init__(
+        self,
+        gpus: PciGpus,
+        nvml: Nvml,
+        module: Reading[NvidiaModule],
+        log: Reading[KernelLog],
+        changes: DriverChanges,
+    ) -> None:
         self.gpus = gpus
         self.nvml = nvml
         self.module = module
         self.log = log
+        self.changes = changes
 
     def judge(self, gpu: PciGpu) -> Verdict:
         """The verdict on one GPU: what was answered for it, else why there is no answer."""
@@ -151,7 +132,7 @@ class _Context:
     def _unlisted(self, gpu: PciGpu) -> Verdict:
         """Not among the answers: left alone on purpose, not asked about, or really not there."""
         nvml = self.nvml
-        if gpu.sleeps:
+        if gpu.withholds_registers:
             summary = "not active: asking NVML about it would wake it up"
             return Unknown(gpu, Why.WITHHELD, summary, gpu.cite("runtime_status"), would_need="the GPU in use")
         if (
@@ -211,14 +192,14 @@ class _Context:
         call = re.search(r"\(([0-9A-Fa-f:.]+)\)", self.nvml.stopped_at or "")
         if self.nvml.count is None or call is None:
             return True
-        if not call[1].isdecimal():
+        index = decimal(call[1])
+        if index is None:
             return normal_address(call[1]) == gpu.address
         answered = [
             device.address for device in self.nvml.devices if device.uuid is not None or device.error is not None
         ]
         held = [other.address for other in self.gpus if other.driver == "nvidia"]
         told = self.gpus.unlisted is None and not any(isinstance(other.driver, Unread) for other in self.gpus)
-        index = int(call[1])
         return told and held[: index + 1] == [*answered, gpu.address]
 
     def _timed_out(self, about: AboutSubject, at: str, breaks: Breaks) -> Verdict:
@@ -266,6 +247,7 @@ class _Context:
             if isinstance(self.module, NvidiaModule):
                 yield from self.module.cite("version")
             yield from self._lines(_API_MISMATCH, "API mismatch")[-1:]
+            yield from self.changes.lines
 
     def _xids(self, gpu: PciGpu) -> list[Evidence]:
         """The last Xid of this GPU, and the driver's plain word that it is gone; Xid lines name it without the function."""

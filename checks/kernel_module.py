@@ -5,23 +5,25 @@ import re
 from msgspec import Struct
 
 from gpudoctor.chain import Link
+from gpudoctor.facts.changes import KernelChanges
 from gpudoctor.facts.desk import Reading
-from gpudoctor.facts.driver import DriverGpu, DriverGpus, DriverParameters, NvidiaModule
-from gpudoctor.facts.firmware import GspFirmware
-from gpudoctor.facts.host import Host
+from gpudoctor.facts.driver import DriverGpu, DriverGpus, NvidiaModule
+from gpudoctor.facts.io_memory import ClaimedRegions
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.modprobe import ModprobeConfig
-from gpudoctor.facts.module_file import Dkms, ModuleFile
+from gpudoctor.facts.module_file import ModuleFile
 from gpudoctor.facts.module_trace import ModuleTrace
 from gpudoctor.facts.pci import PciGpu, PciGpus
+from gpudoctor.facts.pci_passthrough import PassthroughTraces
+from gpudoctor.facts.pci_state import PciState, PciStates, Region
 from gpudoctor.facts.raw import Absent
 from gpudoctor.knowledge.architectures import Flavour, architecture
 from gpudoctor.knowledge.module_remedies import (
-    APPLY,
     BLACKLISTS,
     BUILD,
     DROP_OPTION,
     FIRMWARE,
+    FREE_THE_REGION,
     INSTALL,
     LOAD,
     READ_THE_LOG,
@@ -29,16 +31,17 @@ from gpudoctor.knowledge.module_remedies import (
     RELOAD,
     SIGN,
     UNBLOCK,
+    WINDOW,
     bind,
     blacklist,
     take_from,
 )
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
-    NODE,
     Action,
     Breaks,
     Cited,
+    Evidence,
     Fail,
     NotApplicable,
     Pass,
@@ -47,7 +50,6 @@ from gpudoctor.verdicts import (
     Unread,
     Verdict,
     Verdicts,
-    Warn,
     Why,
 )
 
@@ -57,10 +59,19 @@ from gpudoctor.verdicts import (
     link=Link.KERNEL_MODULE,
     over=PciGpus,
     needs={Link.PCIE},
+    explained_by=("kernel-module.flavour-fits",),
     essential=True,
     title="The nvidia driver holds every GPU",
 )
-def gpu_bound(gpus: PciGpus, module: Reading[NvidiaModule], file: Reading[ModuleFile], trace: ModuleTrace) -> Verdicts:
+def gpu_bound(
+    gpus: PciGpus,
+    module: Reading[NvidiaModule],
+    file: Reading[ModuleFile],
+    trace: ModuleTrace,
+    claimed: ClaimedRegions,
+    passthrough: PassthroughTraces,
+    changes: KernelChanges,
+) -> Verdicts:
     """CUDA sees only the GPUs that the nvidia driver holds.
 
     The kernel gives a device to one driver at a time; nouveau and vfio-pci are the usual rivals. Read from each function's
@@ -73,12 +84,14 @@ def gpu_bound(gpus: PciGpus, module: Reading[NvidiaModule], file: Reading[Module
         elif gpu.driver == "nvidia":
             yield Pass(gpu, "held by nvidia", gpu.cite("driver"))
         elif gpu.driver is None:
-            yield _unbound(gpu, module, file, trace)
+            reserved = _reserved(gpu, passthrough)
+            why = reserved or _why_unbound(gpu, module, file, trace, claimed)
+            yield _unbound(gpu, why, changes)
         else:
             yield Fail(
                 gpu,
                 f"held by {gpu.driver}, not by nvidia",
-                gpu.cite("driver") + trace.probe_not_called,
+                gpu.cite("driver") + trace.probe_not_called + passthrough.about(gpu.address),
                 _against(gpu.driver, gpu),
                 Breaks.SUBJECT,
                 cause=f"held-by-{gpu.driver}",
@@ -94,15 +107,42 @@ class _Reason(Struct, frozen=True):
     remedies: tuple[Remedy, ...]
 
 
-def _unbound(gpu: PciGpu, module: Reading[NvidiaModule], file: Reading[ModuleFile], trace: ModuleTrace) -> Verdict:
+def _unbound(gpu: PciGpu, why: _Reason, changes: KernelChanges) -> Verdict:
+    evidence = why.evidence + gpu.cite("driver") + (changes.lines if why.cause in MADE_BY_CHANGES else ())
+    return Fail(gpu, f"held by no driver{why.words}", evidence, why.remedies, Breaks.SUBJECT, cause=why.cause)
+
+
+def _reserved(gpu: PciGpu, passthrough: PassthroughTraces) -> _Reason | None:
+    """An override keeps every driver but the one it names from a device (Documentation/ABI/testing/sysfs-bus-pci)."""
+    trace = passthrough.by_address.get(gpu.address)
+    override = trace.override if trace is not None else None
+    if not isinstance(override, str) or override == "nvidia":
+        return None
+    words = f": driver_override lets only {override} have it"
+    remedies = (take_from(override, gpu.address, bound=False), REBOOT)
+    return _Reason(f"reserved-for-{override}", words, passthrough.about(gpu.address), remedies)
+
+
+MADE_BY_CHANGES = ("no-module-for-kernel", "wrong-vermagic", "signature-refused")
+"""Reasons that an upgrade of kernel or driver brings about."""
+
+
+def _why_unbound(
+    gpu: PciGpu,
+    module: Reading[NvidiaModule],
+    file: Reading[ModuleFile],
+    trace: ModuleTrace,
+    claimed: ClaimedRegions,
+) -> _Reason:
     if isinstance(module, Unread):
-        why = _Reason("unbound", "", (), (bind(gpu.address), REBOOT))
-    elif not module.loaded:
-        why = _not_loaded(gpu, module, file, trace)
-    else:
-        why = _refused(gpu, module, trace)
-    summary = f"held by no driver{why.words}"
-    return Fail(gpu, summary, why.evidence + gpu.cite("driver"), why.remedies, Breaks.SUBJECT, cause=why.cause)
+        return _Reason("unbound", "", (), (bind(gpu.address), REBOOT))
+    reason = _refused(gpu, module, trace) if module.loaded else _not_loaded(gpu, module, file, trace)
+    owners = claimed.behind(reason.words)
+    if owners:
+        names = ", ".join(line.shows.partition(" : ")[2] for line in owners)
+        words = f"{reason.words}; {names} owns that range"
+        return _Reason("region-claimed", words, owners + reason.evidence, (FREE_THE_REGION, REBOOT))
+    return reason
 
 
 def _not_loaded(gpu: PciGpu, module: NvidiaModule, file: Reading[ModuleFile], trace: ModuleTrace) -> _Reason:
@@ -167,6 +207,8 @@ def flavour_fits(gpus: PciGpus, module: NvidiaModule) -> Verdicts:
             yield module.mute.about(gpu)
         elif module.is_open is None:
             yield NotApplicable(gpu, "no nvidia module is loaded")
+        elif isinstance(gpu.driver, str) and gpu.driver != "nvidia":
+            yield NotApplicable(gpu, f"held by {gpu.driver}", gpu.cite("driver"))
         elif known is None:
             yield Unknown(gpu, Why.NOT_ANSWERED, f"device id 10de:{gpu.device_id} is not in the table of architectures")
         else:
@@ -232,7 +274,9 @@ def _option(modprobe: Reading[ModprobeConfig], *names: str) -> Cited:
     explained_by=("kernel-module.flavour-fits", "kernel-module.gsp-firmware"),
     title="The driver initialised every GPU",
 )
-def adapter_initialised(gpus: PciGpus, driver: DriverGpus, log: Reading[KernelLog]) -> Verdicts:
+def adapter_initialised(
+    gpus: PciGpus, driver: DriverGpus, states: Reading[PciStates], log: Reading[KernelLog]
+) -> Verdicts:
     """The module can hold a GPU and still fail to start it, at the first program that opens it; nvidia-smi then finds no devices.
 
     The kernel log says so in a line RmInitAdapter with codes, and mostly why in the lines before it: firmware file missing, GSP in a
@@ -242,7 +286,7 @@ def adapter_initialised(gpus: PciGpus, driver: DriverGpus, log: Reading[KernelLo
     for gpu in gpus:
         known = driver.gpus[gpu.address]
         if isinstance(known, Unread):
-            yield known.about(gpu)
+            yield _by_the_log(gpu, known, states, log)
         elif isinstance(known, Absent):
             yield NotApplicable(gpu, "the driver does not list it", (known.evidence,))
         elif known.initialised:
@@ -250,151 +294,95 @@ def adapter_initialised(gpus: PciGpus, driver: DriverGpus, log: Reading[KernelLo
         elif isinstance(log, Unread):
             yield log.about(gpu)
         else:
-            yield _started(gpu, known, log)
+            yield _started(gpu, known, states, log)
 
 
 _RM_INIT = re.compile(
     r"NVRM: GPU \S+: RmInitAdapter failed|NVRM: \S*RmInitAdapter: Cannot initialize|rm_init_adapter failed"
 )
-_GSP = re.compile(
-    r"NVRM: .*(?:WPR2|GSP)|Direct firmware load for nvidia/\S+ failed|requires use of the NVIDIA open kernel modules"
+LARGE_WINDOW_BYTES = 256 * 1024 * 1024
+"""The size of BAR1 without Resizable BAR, which firmware gives with Above 4G Decoding only."""
+
+
+class _Cause(Struct, frozen=True):
+    """Why a GPU did not start: the driver's own words for it, and what to do first."""
+
+    name: str
+    line: "re.Pattern[str]"
+    remedies: tuple[Remedy, ...]
+
+
+# kernel_gsp.c of open-gpu-kernel-modules for WPR2 and GSP, drivers/base/firmware_loader for the file; the last comes from the
+# proprietary module (NVIDIA/open-gpu-kernel-modules#862).
+_CAUSES = (
+    _Cause("wpr2", re.compile(r"NVRM: .*WPR2"), (READ_THE_LOG, RELOAD, REBOOT)),
+    _Cause(
+        "firmware",
+        re.compile(r"Direct firmware load for nvidia/\S+ failed|NVRM: .*No firmware image found"),
+        (FIRMWARE, RELOAD, REBOOT),
+    ),
+    _Cause(
+        "needs-open",
+        re.compile(r"requires use of the NVIDIA open kernel modules"),
+        (READ_THE_LOG, RELOAD, REBOOT),
+    ),
+    _Cause("gsp", re.compile(r"NVRM: .*GSP"), (READ_THE_LOG, RELOAD, REBOOT)),
 )
 
 
-def _started(gpu: PciGpu, known: DriverGpu, log: KernelLog) -> Verdict:
-    failed = [line for line in log.lines(_RM_INIT, gpu.address) if "failed" in line.shows]
+def _failures(gpu: PciGpu, log: KernelLog) -> list[Evidence]:
+    return [line for line in log.lines(_RM_INIT, gpu.address) if "failed" in line.shows]
+
+
+def _by_the_log(gpu: PciGpu, unseen: Unread, states: Reading[PciStates], log: Reading[KernelLog]) -> Verdict:
+    """Where nobody recorded what the driver shows, its messages tell: each try failed, and it had no more to say."""
+    if unseen.why is not Why.NOT_RECORDED or isinstance(log, Unread):
+        return unseen.about(gpu)
+    failed, said = _failures(gpu, log), log.lines(_NVRM, gpu.address)
+    if len(failed) < MOST_FIRST_TRIES or said[-1].shows != failed[-1].shows:
+        return unseen.about(gpu)
+    return _not_started(gpu, failed, states, log)
+
+
+_NVRM = re.compile(r"NVRM: ")
+MOST_FIRST_TRIES = 3
+"""A GPU can fail at first and start later, without a message; one that has failed so often and then ends the log has not."""
+
+
+def _started(gpu: PciGpu, known: DriverGpu, states: Reading[PciStates], log: KernelLog) -> Verdict:
+    failed = _failures(gpu, log)
     if not failed:
         return NotApplicable(gpu, "no program has opened it yet", known.cite("initialised"))
-    reasons = [
-        line for anchor in ("WPR2", "GSP", "firmware load", "requires use of") for line in log.lines(_GSP, anchor)
-    ][:2]
-    evidence = (failed[-1], *reasons)
-    summary = f"the driver could not initialise it: {(reasons or failed)[-1].shows}"
-    remedies = (READ_THE_LOG, RELOAD, REBOOT)
-    return Fail(gpu, summary, evidence, remedies, Breaks.SUBJECT, cause="rminit-failed")
+    return _not_started(gpu, failed, states, log)
 
 
-@check(
-    "kernel-module.dkms-built",
-    link=Link.KERNEL_MODULE,
-    explained_by=("kernel-module.gpu-bound",),
-    title="DKMS has built the module for the kernels here",
-)
-def dkms_built(dkms: Dkms, host: Host) -> Verdicts:
-    """A kernel without a build of the module has no GPU after the next boot.
-
-    Compares `dkms status` with the kernels installed below /lib/modules. Only kernels newer than the running one count: older ones
-    are seldom booted again, and what the running one lacks shows in which driver holds the GPUs. Where DKMS does not manage the
-    driver there is nothing to say.
-    """
-    if not dkms.states:
-        yield NotApplicable(NODE, "DKMS does not manage the nvidia driver", dkms.cite("states"))
-        return
-    running = host.kernel or ""
-    lacking = [kernel for kernel in dkms.kernels if _order(kernel) > _order(running) and not _is_built(dkms, kernel)]
-    if lacking:
-        names = ", ".join(lacking)
-        evidence = dkms.cite("states") + (dkms.cite("failure") if dkms.failure else ())
-        failed = f"; the build stopped at: {dkms.failure}" if dkms.failure else ""
-        yield Warn(NODE, f"no build for kernel {names}{failed}", evidence, (BUILD,), cause="not-built")
-    else:
-        yield Pass(NODE, "every kernel that may be booted next has one", dkms.cite("states"))
-
-
-def _is_built(dkms: Dkms, kernel: str) -> bool:
-    return dkms.states.get(kernel, "").startswith("installed")
-
-
-def _order(kernel: str) -> tuple[int, ...]:
-    """The numbers of a kernel release, for comparing."""
-    return tuple(int(number) for number in re.findall(r"\d+", kernel)[:5])
-
-
-@check(
-    "kernel-module.parameters-applied",
-    link=Link.KERNEL_MODULE,
-    needs={Link.PCIE},
-    title="modprobe.d's options are in force",
-)
-def parameters_applied(parameters: DriverParameters, modprobe: ModprobeConfig) -> Verdicts:
-    """Options of the nvidia module take effect when it is loaded, and from the initramfs if it is loaded there.
-
-    Compares what modprobe.d says with /proc/driver/nvidia/params, number for number: the files may write hexadecimal or octal, the
-    driver prints decimal. Options that the driver does not print cannot be compared. The kernel command line may override a file.
-    """
-    if not parameters.values:
-        yield NotApplicable(NODE, "the driver is not loaded", parameters.cite("values"))
-        return
-    options = {_printed_name(option.name): option for option in modprobe.options.get("nvidia", ())}
-    overridden = {word.partition("=")[0].removeprefix("nvidia.NVreg_") for word in modprobe.cmdline}
-    comparable = {
-        name: option for name, option in options.items() if name in parameters.values and name not in overridden
-    }
-    differing = [name for name, option in comparable.items() if not _same(option.value, parameters.values[name])]
-    if differing:
-        evidence = tuple(
-            seen for name in differing for seen in (*comparable[name].cite("value"), parameters.evidence(name))
+def _not_started(gpu: PciGpu, failed: list[Evidence], states: Reading[PciStates], log: KernelLog) -> Verdict:
+    # The driver says it twice; the line with the code says more.
+    last = next((line for line in reversed(failed) if "(0x" in line.shows), failed[-1])
+    words = last.shows
+    for cause in _CAUSES:
+        # The driver does not say of which GPU these lines are: those around its failure are its own.
+        if lines := log.before(words, cause.line, most=24) or log.after(words, cause.line, most=6):
+            summary = f"the driver could not initialise it: {lines[0].shows}"
+            evidence = (last, *lines[:2])
+            return Fail(gpu, summary, evidence, cause.remedies, Breaks.SUBJECT, cause=f"rminit-{cause.name}")
+    window = None if isinstance(states, Unread) else _small_window(states.by_address[gpu.address])
+    summary = f"the driver could not initialise it: {words}"
+    if window and _NO_WINDOW in words:
+        mebibytes = window.size >> 20
+        summary += f"; BAR{window.number} has {mebibytes} MiB, as without Above 4G Decoding and Resizable BAR"
+        return Fail(
+            gpu, summary, (last, *window.cite("region")), (WINDOW, REBOOT), Breaks.SUBJECT, cause="rminit-small-window"
         )
-        summary = f"not in force: {', '.join(sorted(differing))}"
-        yield Warn(NODE, summary, evidence, (APPLY, REBOOT), cause="not-applied")
-    elif comparable:
-        evidence = tuple(
-            seen for name, option in comparable.items() for seen in (*option.cite("value"), parameters.evidence(name))
-        )
-        yield Pass(NODE, f"in force: {', '.join(sorted(comparable))}", evidence)
-    else:
-        yield NotApplicable(NODE, "modprobe.d sets no option that the driver prints")
+    return Fail(gpu, summary, (last,), (READ_THE_LOG, RELOAD, REBOOT), Breaks.SUBJECT, cause="rminit-failed")
 
 
-def _printed_name(option: str) -> str:
-    """The name in params: without its prefix, and in one case another (nv-reg.h)."""
-    name = option.removeprefix("NVreg_")
-    return "RmProfilingAdminOnly" if name == "RestrictProfilingToAdminUsers" else name
+_NO_WINDOW = "(0x22:0x56:"
+"""What boards with a large memory print whose firmware left both options off (NVIDIA/open-gpu-kernel-modules#862, #872)."""
 
 
-def _same(written: str, printed: str) -> bool:
-    left, right = _number(written), _number(printed)
-    if left is not None and right is not None:
-        return left & 0xFFFFFFFF == right & 0xFFFFFFFF
-    return written.strip("\"'") == printed.strip("\"'")
-
-
-def _number(text: str) -> int | None:
-    """A number as the kernel's parameter parser reads it: 0x for hexadecimal, a leading 0 for octal."""
-    text = text.strip("\"'")
-    try:
-        return int(text, 8) if re.fullmatch(r"0[0-7]+", text) else int(text, 0)
-    except ValueError:
-        return None
-
-
-@check(
-    "kernel-module.gsp-firmware",
-    link=Link.KERNEL_MODULE,
-    needs={Link.PCIE},
-    title="The loaded driver's GSP firmware is on disk",
-)
-def gsp_firmware(module: NvidiaModule, driver: DriverGpus, firmware: GspFirmware) -> Verdicts:
-    """The GPU's system processor runs firmware of exactly the module's version, read from disk each time the GPU is initialised.
-
-    The open modules always need it, the proprietary ones on GPUs that have the processor. Looks for the version's folder on the
-    firmware search path. A GPU that shows its firmware's version has loaded it. Easily confused with a firmware that is there and
-    does not start.
-    """
-    running = [gpu for gpu in driver.gpus.values() if isinstance(gpu, DriverGpu) and gpu.firmware]
-    if module.mute is not None:
-        yield module.mute.about(NODE)
-    elif module.version is None:
-        yield NotApplicable(NODE, "no nvidia module is loaded")
-    elif firmware.files:
-        yield Pass(NODE, f"{', '.join(firmware.files)} of {module.version}", firmware.cite("files"))
-    elif running:
-        yield Pass(NODE, f"{running[0].firmware} runs", running[0].cite("firmware"))
-    elif not module.is_open:
-        yield NotApplicable(NODE, "the proprietary module runs without it here", module.cite("is_open"))
-    elif isinstance(firmware.missing, Unread):
-        yield firmware.missing.about(NODE)
-    else:
-        summary = f"there is no firmware of version {module.version} on the search path"
-        evidence = firmware.cite("files") + module.cite("version")
-        yield Fail(NODE, summary, evidence, (FIRMWARE, REBOOT), Breaks.NODE, cause="firmware-missing")
+def _small_window(state: PciState) -> Region | None:
+    """The largest region, if it is small."""
+    regions = () if isinstance(state.regions, Unread) else state.regions or ()
+    largest = max(regions, key=lambda region: region.size, default=None)
+    return largest if largest is not None and 0 < largest.size <= LARGE_WINDOW_BYTES else None

@@ -108,6 +108,7 @@ def possible_causes(judgement: Judgement, judgements: Sequence[Judgement]) -> tu
         other.id
         for other in judgements
         if isinstance(other.verdict, Unknown)
+        and not other.check.advisory
         and (other.check.link in below.needs or other.check.id in below.explained_by)
         and other.verdict.subject.id in grounds
     )

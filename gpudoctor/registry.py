@@ -10,7 +10,21 @@ from gpudoctor.chain import ORDER, Link, with_everything_below
 from gpudoctor.facts.desk import Fact, Population
 from gpudoctor.verdicts import Unread, Verdicts
 
-CHECK_MODULES = ("pcie", "kernel_module", "device_nodes", "driver_cuda", "toolkit")
+CHECK_MODULES = (
+    "pcie",
+    "pcie_paths",
+    "kernel_module",
+    "device_nodes",
+    "driver_cuda",
+    "toolkit",
+    "module_files",
+    "kernel_health",
+    "driver_files",
+    "device_files",
+    "persistence",
+    "platforms",
+    "profile",
+)
 """The modules of `gpudoctor.checks`. Written down because listing a folder costs more than it gives at start-up."""
 
 
@@ -37,6 +51,7 @@ class Check(Struct, frozen=True):
     needs: frozenset[Link]
     explained_by: tuple[str, ...]
     essential: bool
+    advisory: bool
 
     @property
     def doc(self) -> str:
@@ -50,6 +65,7 @@ class Registry:
 
     def __init__(self, checks: Iterable[Check] = ()) -> None:
         self._checks: dict[str, Check] = {}
+        self._ordered: list[Check] = []
         for check in checks:
             self.add(check)
 
@@ -58,6 +74,7 @@ class Registry:
         if check.id in self._checks:
             raise RegistryError(f"check id {check.id!r} is declared twice")
         self._checks[check.id] = check
+        self._ordered = []
 
     def get(self, check_id: str) -> Check | None:
         """The check of that id, if there is one."""
@@ -69,7 +86,9 @@ class Registry:
         return tuple(check.id for check in self)
 
     def __iter__(self) -> Iterator[Check]:
-        return iter(_in_order(self._checks))
+        if not self._ordered:
+            self._ordered = _in_order(self._checks)
+        return iter(self._ordered)
 
     def __len__(self) -> int:
         return len(self._checks)
@@ -113,12 +132,14 @@ def check(
     needs: frozenset[Link] | set[Link] = frozenset(),
     explained_by: tuple[str, ...] = (),
     essential: bool = False,
+    advisory: bool = False,
     registry: Registry | None = None,
 ) -> Callable[[Callable[..., Verdicts]], Callable[..., Verdicts]]:
     """Declare a check: `link.what-is-asked`, its title the healthy state as a sentence.
 
     The parameter types are the facts it needs; `Reading[Fact]` asks for the reason when a fact could not be read.
-    `needs` are the links its answer presupposes; `registry` takes the check instead of the built-in one.
+    `needs` are the links its answer presupposes; nothing stands on the answer of an `advisory` check, which warns or fails without
+    breaking anything; `registry` takes the check instead of the built-in one.
     Raises RegistryError for a wrong declaration.
     """
 
@@ -138,6 +159,7 @@ def check(
                 needs=with_everything_below(frozenset(needs)),
                 explained_by=explained_by,
                 essential=essential,
+                advisory=advisory,
             )
         )
         return function

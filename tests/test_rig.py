@@ -49,7 +49,7 @@ STATES = {
         THREE, True, [("kernel-module.gpu-bound", ("0000:3a:00.0",))], "held by no driver although"
     ),
     "vm-states/12-one-gpu-vfio": Expected(
-        THREE, True, [("kernel-module.gpu-bound", ("0000:3a:00.0",))], "held by no driver although"
+        THREE, True, [("kernel-module.gpu-bound", ("0000:3a:00.0",))], "driver_override lets only vfio-pci"
     ),
     "vm-states2/20-gpu-on-bus-module-not-loaded": Expected(FOUR, True, [("device-nodes.gpu-node", FOUR)], "is missing"),
     "vm-states2/22-no-module-for-kernel": Expected(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from gpudoctor.facts.desk import Citable, Desk, Fact, Reading
 from gpudoctor.facts.pci import PciGpus
-from gpudoctor.facts.raw import Absent, Entry, Raw, TextFile
+from gpudoctor.facts.raw import Absent, Entry, Raw, TextFile, decimal
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 MODULES = "/proc/modules"
@@ -54,6 +54,7 @@ class DriverGpu(Citable, frozen=True):
     firmware: str | None
     excluded: bool
     initialised: bool
+    vbios: str | None
 
 
 class DriverGpus(Fact, frozen=True):
@@ -111,8 +112,7 @@ class DriverParameters(Fact, frozen=True):
 
     def number(self, name: str) -> int | None:
         """A numeric value."""
-        value = self.values.get(name, "")
-        return int(value) if value.isdecimal() else None
+        return decimal(self.values.get(name, ""))
 
     def evidence(self, name: str) -> Evidence:
         """The line of one value."""
@@ -128,22 +128,25 @@ def _driver_gpu(raw: Raw, address: str) -> DriverGpu | Absent | Unread:
     minor = fields.get("Device Minor", "")
     if not fields:
         return Unread(Why.UNREADABLE, path, "holds no fields")
+    video_bios = Evidence(path, f"Video BIOS: {fields.get('Video BIOS', 'not listed')}")
     return DriverGpu(
         address=address,
-        minor=int(minor) if minor.isdecimal() else None,
+        minor=decimal(minor),
         model=_known(fields.get("Model")),
         uuid=_known(fields.get("GPU UUID")),
         firmware=None if fields.get("GPU Firmware") in (None, "N/A") else fields["GPU Firmware"],
         # Older drivers call it Blacklisted (nv-procfs.c).
         excluded=(fields.get("GPU Excluded") or fields.get("Blacklisted")) == "Yes",
         initialised=_known(fields.get("Video BIOS")) is not None,
+        vbios=_known(fields.get("Video BIOS")),
         read_from={
             "minor": Evidence(path, f"Device Minor: {minor or 'not listed'}"),
             "firmware": Evidence(path, f"GPU Firmware: {fields.get('GPU Firmware', 'not listed')}"),
             "excluded": Evidence(
                 path, f"GPU Excluded: {fields.get('GPU Excluded', fields.get('Blacklisted', 'not listed'))}"
             ),
-            "initialised": Evidence(path, f"Video BIOS: {fields.get('Video BIOS', 'not listed')}"),
+            "initialised": video_bios,
+            "vbios": video_bios,
         },
     )
 

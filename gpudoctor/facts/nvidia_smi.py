@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from gpudoctor.facts.raw import Answer
+from gpudoctor.facts.raw import Answer, decimal
 from gpudoctor.knowledge import nvml_errors
 
 # What nvidia-smi prints instead of a report, and the nvmlReturn_t of nvmlInit behind it.
@@ -69,17 +69,17 @@ def _report(text: str) -> dict[str, Any]:
 def _take(data: dict[str, Any], devices: list[dict[str, Any]], indent: int, name: str, value: str) -> None:
     if indent == 0 and name == "Driver Version":
         data["driver_version"] = value
-    elif indent == 0 and name == "CUDA Version" and re.fullmatch(r"\d+\.\d+", value):
+    elif indent == 0 and name == "CUDA Version" and re.fullmatch(r"\d{1,4}\.\d{1,4}", value):
         major, minor = value.split(".")
         data["cuda_driver_version"] = int(major) * 1000 + int(minor) * 10
-    elif indent == 0 and name == "Attached GPUs" and value.isdecimal():
-        data["count"] = int(value)
+    elif indent == 0 and name == "Attached GPUs":
+        data["count"] = decimal(value)
     elif devices and indent == 4:
         key = {"Product Name": "name", "GPU UUID": "uuid", "Minor Number": "minor", "Serial Number": "serial"}.get(name)
         code = next((code for words, code in _ERROR_TEXTS.items() if value.startswith(words)), None)
         if key == "uuid" and code is not None:
             devices[-1]["error"] = {"code": code, "said": f"{name}: {value}"}
-        elif key == "minor" and value.isdecimal():
-            devices[-1][key] = int(value)
-        elif key and key != "minor" and code is None and value != "N/A":
+        elif key == "minor":
+            devices[-1][key] = decimal(value)
+        elif key and code is None and value != "N/A":
             devices[-1][key] = value

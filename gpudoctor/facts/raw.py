@@ -75,6 +75,15 @@ class TextFile(Found, Struct, frozen=True):
     origin: str = ""
 
 
+MOST_DIGITS = 20
+"""No number that the kernel prints has more: 64 bits."""
+
+
+def decimal(text: str) -> int | None:
+    """A decimal number as the kernel prints one, None for anything else."""
+    return int(text) if len(text) <= MOST_DIGITS and text.isascii() and text.isdecimal() else None
+
+
 class EntryType(str, Enum):
     """What kind of thing a path is."""
 

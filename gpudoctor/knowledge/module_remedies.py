@@ -84,21 +84,40 @@ def bind(address: str) -> Remedy:
     )
 
 
-def take_from(rival: str, address: str) -> Remedy:
-    """Take a GPU from a driver that was given it on purpose, perhaps of an earlier time."""
+def take_from(rival: str, address: str, *, bound: bool = True) -> Remedy:
+    """Take a GPU from a driver that was given it on purpose, perhaps of an earlier time; or only from its claim to it."""
+    unbind = (f"echo {address} > /sys/bus/pci/drivers/{rival}/unbind",) if bound else ()
     return Remedy(
         Action.CHANGE_CONFIG,
         f"If no virtual machine should have this GPU, take it from {rival} and give it to nvidia; else waive this finding.",
         run=(
             f"cat /sys/bus/pci/devices/{address}/driver_override",
             f"echo > /sys/bus/pci/devices/{address}/driver_override",
-            f"echo {address} > /sys/bus/pci/drivers/{rival}/unbind",
+            *unbind,
             f"echo {address} > /sys/bus/pci/drivers_probe",
         ),
         interrupts="whatever uses this GPU now, for example a virtual machine",
         confirm="gpudoctor run --check kernel-module.gpu-bound",
     )
 
+
+WINDOW = Remedy(
+    Action.CHANGE_CONFIG,
+    "In the firmware setup turn on Above 4G Decoding and Resizable BAR; with both on and no change, update the firmware.",
+    interrupts="the whole node, at the reboot it takes",
+    confirm="gpudoctor run --check kernel-module.adapter-initialised",
+)
+
+FREE_THE_REGION = Remedy(
+    Action.CHANGE_CONFIG,
+    "Keep the driver that owns the GPU's registers from taking them: a framebuffer by the command line, another by a blacklist.",
+    run=(
+        "grep -n '' /proc/iomem | grep -iE 'nvidia|fb|framebuffer|vfio|nouveau'",
+        "grubby --update-kernel=ALL --args=video=efifb:off    # Debian, Ubuntu: GRUB_CMDLINE_LINUX in /etc/default/grub, update-grub",
+    ),
+    interrupts="the console on this GPU, from the next boot on",
+    confirm="gpudoctor run --check kernel-module.gpu-bound",
+)
 
 _REBUILD_INITRAMFS = "update-initramfs -u    # RHEL, SUSE: dracut -f"
 _LOAD_ANEW = ("modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia", "modprobe nvidia")

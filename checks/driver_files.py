@@ -1,0 +1,87 @@
+"""Driver and CUDA: the driver's files on disk against what is loaded, and how they came there."""
+
+from gpudoctor.chain import Link
+from gpudoctor.facts.changes import DriverChanges
+from gpudoctor.facts.driver import NvidiaModule
+from gpudoctor.facts.installation import Installation
+from gpudoctor.facts.module_file import ModuleFile
+from gpudoctor.facts.tasks import DriverHolders
+from gpudoctor.knowledge import nvml_errors
+from gpudoctor.knowledge.nvml_remedies import FOR_CODE
+from gpudoctor.registry import check
+from gpudoctor.verdicts import NODE, Action, NotApplicable, Pass, Remedy, Unread, Verdicts, Warn
+
+ONE_WAY = (
+    Remedy(
+        Action.NONE,
+        "Find out which of the two wrote the libraries that are loaded.",
+        run=("ldconfig -p | grep -E 'libcuda.so|libnvidia-ml.so'", "cat /proc/driver/nvidia/version"),
+        confirm="gpudoctor run --check driver-cuda.one-installation",
+    ),
+    Remedy(
+        Action.INSTALL_PACKAGE,
+        "Keep the packages: remove the runfile's driver, and install the packages' libraries again, as removing takes files of both.",
+        run=(
+            "nvidia-uninstall",
+            "apt-get install --reinstall $(dpkg-query -Wf '${Package} ' 'libnvidia-*' 'nvidia-*')",
+        ),
+        interrupts="every process that uses a GPU of this node",
+        confirm="gpudoctor run --check driver-cuda.one-installation",
+    ),
+)
+
+
+@check(
+    "driver-cuda.module-on-disk",
+    link=Link.DRIVER_CUDA,
+    explained_by=("driver-cuda.nvml-answers",),
+    advisory=True,
+    title="The module on disk is the loaded one",
+)
+def module_on_disk(module: NvidiaModule, file: ModuleFile, changes: DriverChanges, holders: DriverHolders) -> Verdicts:
+    """An upgrade replaces files at once and the loaded module at the next reload or boot; until then the two differ.
+
+    What runs goes on; new programs fail as soon as the libraries are the newer ones. Compares modinfo with
+    /proc/driver/nvidia/version, and says what the package manager changed and which processes keep the old module in use. A module
+    that a driver container loaded has no file in the host's tree: then there is nothing to compare.
+    """
+    if module.mute is not None:
+        yield module.mute.about(NODE)
+    elif module.version is None:
+        yield NotApplicable(NODE, "no nvidia module is loaded")
+    elif not file.exists:
+        yield NotApplicable(NODE, "the loaded module has no file in this kernel's module tree", file.cite("exists"))
+    elif file.version == module.version:
+        yield Pass(NODE, f"both are {module.version}", module.cite("version") + file.cite("version"))
+    else:
+        summary = f"{module.version} is loaded, {file.version} is on disk: an upgrade waits for a reload or reboot"
+        if holders.holders:
+            count = len(holders.holders)
+            summary += f"; {count} processes hold the loaded one" if count > 1 else "; 1 process holds the loaded one"
+        evidence = module.cite("version") + file.cite("version") + changes.lines + holders.evidence
+        yield Warn(NODE, summary, evidence, FOR_CODE[nvml_errors.LIB_RM_VERSION_MISMATCH], cause="upgrade-waits")
+
+
+@check(
+    "driver-cuda.one-installation",
+    link=Link.DRIVER_CUDA,
+    advisory=True,
+    title="The driver was installed in one way only",
+)
+def one_installation(installation: Installation) -> Verdicts:
+    """The runfile and a distribution's packages write the same files, and each upgrade of one breaks the other.
+
+    It goes well until an unattended upgrade replaces the libraries, or nvidia-uninstall takes files of the packages with it. Told by
+    the runfile's uninstaller and dpkg's list of the package that holds libcuda. Other package managers are not asked.
+    """
+    if not installation.runfile:
+        yield NotApplicable(NODE, "nvidia-installer (the runfile) was not used here", installation.cite("runfile"))
+    elif isinstance(installation.packages, Unread):
+        yield installation.packages.about(NODE)
+    elif installation.packages:
+        summary = f"installed by the runfile and by packages: {', '.join(installation.packages)}"
+        evidence = installation.runfile + installation.cite("packages")
+        yield Warn(NODE, summary, evidence, ONE_WAY, cause="installed-twice")
+    else:
+        evidence = installation.runfile + installation.cite("packages")
+        yield Pass(NODE, "by the runfile, and no package beside it", evidence)

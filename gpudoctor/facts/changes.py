@@ -1,0 +1,111 @@
+"""What changed lately: package managers' logs and the time of boot, to be read beside a cause."""
+
+import re
+
+from msgspec import Struct
+
+from gpudoctor.facts.desk import Desk, Fact
+from gpudoctor.facts.driver import NvidiaModule
+from gpudoctor.facts.nvml import Nvml
+from gpudoctor.facts.pci import PciGpus
+from gpudoctor.facts.raw import Raw, TextFile
+from gpudoctor.facts.tasks import waits_for_reload
+from gpudoctor.knowledge import nvml_errors
+from gpudoctor.verdicts import Cited, Evidence, Unread
+
+MOST_LINES = 4
+"""How many of a log's last lines are quoted."""
+
+_PACKAGE = r"(?:nvidia|libnvidia|cuda-drivers|kmod-nvidia|dkms|linux-(?:image|modules|headers|nvidia)|kernel(?:-core|-default|-devel)?[- ])"
+
+
+class _LogForm(Struct, frozen=True):
+    """A package manager's log: where it lies, a literal part of its lines about changes, and their form."""
+
+    path: str
+    line: "re.Pattern[str]"
+
+
+# dpkg.log: "2026-11-29 06:12:33 upgrade nvidia-driver-550:amd64 OLD NEW" (dpkg(1), --log); dnf.rpm.log:
+# "2026-11-29T06:12:33+0000 SUBDEBUG Upgraded: nvidia-driver-…" (dnf, logging.py); yum.log: "Nov 29 06:12:33 Updated: …";
+# zypp/history: "2026-11-29 06:12:33|install|nvidia-…" (libzypp, HistoryLog.cc); pacman.log: "[2026-…] [ALPM] upgraded nvidia (…)".
+_LOGS = (
+    _LogForm("/var/log/dpkg.log", re.compile(rf"^\S+ \S+ (?:install|upgrade|remove|purge) {_PACKAGE}")),
+    _LogForm(
+        "/var/log/dnf.rpm.log",
+        re.compile(rf"(?:Installed|Upgraded?|Erased?|Removed|Reinstalled|Downgraded?): {_PACKAGE}"),
+    ),
+    _LogForm("/var/log/yum.log", re.compile(rf"(?:Installed|Updated|Erased): (?:\d+:)?{_PACKAGE}")),
+    _LogForm("/var/log/zypp/history", re.compile(rf"^[^|]+\|(?:install|remove\s*)\|{_PACKAGE}")),
+    _LogForm("/var/log/pacman.log", re.compile(r"\] (?:installed|upgraded|removed) (?:nvidia|linux)")),
+)
+_RUNFILE_LOG = "/var/log/nvidia-installer.log"
+
+
+class _Changes(Fact, frozen=True):
+    """The last changes of driver and kernel packages, and the last boot; empty where nobody needs them or none was found."""
+
+    lines: Cited = ()
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "_Changes | Unread":
+        """Read only where something is wrong that a change could explain; never unread itself."""
+        return cls(lines=_recent(desk.raw)) if cls.called_for(desk) else cls()
+
+    @classmethod
+    def called_for(cls, desk: Desk) -> bool:
+        """Whether anything is wrong that a change could explain."""
+        raise NotImplementedError
+
+
+class KernelChanges(_Changes, frozen=True):
+    """What changed before the nvidia module failed to come up with this kernel."""
+
+    @classmethod
+    def called_for(cls, desk: Desk) -> bool:
+        """GPUs without a driver, and no module."""
+        gpus, module = desk.get(PciGpus), desk.get(NvidiaModule)
+        if isinstance(gpus, Unread) or isinstance(module, Unread):
+            return False
+        return not module.loaded and any(gpu.driver is None for gpu in gpus)
+
+
+class DriverChanges(_Changes, frozen=True):
+    """What changed before library, loaded module and module on disk came to differ."""
+
+    @classmethod
+    def called_for(cls, desk: Desk) -> bool:
+        """Another version on disk, or a library that the module refuses."""
+        nvml = desk.known(Nvml)
+        refused = nvml is not None and nvml.init in (
+            nvml_errors.LIB_RM_VERSION_MISMATCH,
+            nvml_errors.LIBRARY_NOT_FOUND,
+        )
+        return refused or waits_for_reload(desk)
+
+
+def _recent(raw: Raw) -> Cited:
+    found: list[Evidence] = []
+    for form in _LOGS:
+        file = raw.read(form.path)
+        if isinstance(file, TextFile):
+            lines = [line.strip() for line in file.text.splitlines() if form.line.search(line)]
+            found += [Evidence(file.where, line) for line in lines[-MOST_LINES:]]
+    runfile = raw.read(_RUNFILE_LOG)
+    if isinstance(runfile, TextFile):
+        found += [
+            Evidence(_RUNFILE_LOG, line.strip()) for line in runfile.text.splitlines() if "creation time:" in line
+        ]
+    return tuple(found) + (_booted(raw) if found else ())
+
+
+def _booted(raw: Raw) -> Cited:
+    """`btime` is the time of boot in seconds since the epoch (proc(5), /proc/stat)."""
+    stat = raw.read("/proc/stat")
+    line = re.search(r"^btime (\d{1,11})$", stat.text, re.MULTILINE) if isinstance(stat, TextFile) else None
+    if line is None:
+        return ()
+    import datetime
+
+    booted = datetime.datetime.fromtimestamp(int(line[1]), datetime.timezone.utc)
+    return (Evidence("/proc/stat", f"btime {line[1]}: this boot began at {booted:%Y-%m-%d %H:%M:%S} UTC"),)
