@@ -1,10 +1,10 @@
 """Device nodes: can programs reach the driver?"""
 
-from collections.abc import Callable
-from functools import partial
-from typing import TypeAlias
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.chain import Link
+from gpudoctor.facts.device_files import UVM_TOOLS, OtherNodes
 from gpudoctor.facts.device_nodes import (
     CONTROL,
     CONTROL_MINOR,
@@ -17,8 +17,10 @@ from gpudoctor.facts.device_nodes import (
     node_path,
 )
 from gpudoctor.facts.driver import DriverGpus, DriverParameters, NvidiaModule
+from gpudoctor.facts.node_makers import NodeMakers
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.raw import Absent, Entry, EntryType
+from gpudoctor.knowledge.node_remedies import make_node
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -40,6 +42,15 @@ from gpudoctor.verdicts import (
 )
 
 
+class _Fault(Struct, frozen=True):
+    """A node that is missing or wrong: in words, with what was seen, why, and where it is or belongs."""
+
+    summary: str
+    evidence: Cited
+    cause: str
+    path: str
+
+
 @check(
     "device-nodes.gpu-node",
     link=Link.DEVICE_NODES,
@@ -47,13 +58,15 @@ from gpudoctor.verdicts import (
     needs={Link.KERNEL_MODULE},
     title="Every GPU has its device node",
 )
-def gpu_node(gpus: PciGpus, driver: DriverGpus, nodes: GpuNodes) -> Verdicts:
+def gpu_node(gpus: PciGpus, driver: DriverGpus, nodes: GpuNodes, makers: NodeMakers) -> Verdicts:
     """Every program reaches a GPU through /dev/nvidiaN, a character device with major 195 and the GPU's minor number.
 
     The minor is what the driver says in /proc/driver/nvidia/gpus/ADDRESS/information; it need not be the NVML index, nor follow
     the order on the bus. The kernel makes no such node by itself: nvidia-modprobe, udev rules or nvidia-persistenced do, so a
-    freshly booted node where nothing asked yet has none. The nodes are looked at, never opened. A node that exists in /dev can
-    still be denied by a container's device cgroup: that is another link.
+    freshly booted node where nothing asked yet has none. Where one is missing, it is said whether the helper nvidia-modprobe is there
+    and setuid root, without which only root's programs get nodes, and whether a udev rule makes them by mknod, which fails at random
+    while the module still registers (NVIDIA/open-gpu-kernel-modules#547). The nodes are looked at, never opened. A node that exists
+    in /dev can still be denied by a container's device cgroup: that is another link.
     """
     for gpu in gpus:
         known = driver.gpus[gpu.address]
@@ -68,64 +81,51 @@ def gpu_node(gpus: PciGpus, driver: DriverGpus, nodes: GpuNodes) -> Verdicts:
             yield Unknown(gpu, Why.NOT_ANSWERED, "the driver lists no minor number for this GPU", evidence)
         else:
             path, numbers = node_path(known.minor), (NVIDIA_MAJOR, known.minor)
-            wrong = partial(_wrong_gpu_node, gpu, known.minor)
-            yield _judge(gpu, nodes.by_address[gpu.address], path, numbers, known.cite("minor"), wrong)
-
-
-_Wrong: TypeAlias = Callable[[str, Cited, str, str], Fail]
-"""Makes the verdict on a wrong node from summary, evidence, cause, and the path where it was found."""
+            judged = _judge(gpu, nodes.by_address[gpu.address], path, numbers, known.cite("minor"))
+            yield _wrong_gpu_node(gpu, known.minor, judged, makers) if isinstance(judged, _Fault) else judged
 
 
 def _judge(
-    subject: AboutSubject,
-    found: Entry | Absent | Unread,
-    path: str,
-    numbers: tuple[int, int],
-    evidence: Cited,
-    wrong: _Wrong,
-) -> Verdict:
+    subject: AboutSubject, found: Entry | Absent | Unread, path: str, numbers: tuple[int, int], evidence: Cited
+) -> Verdict | _Fault:
     """Whether a node is a character device with these numbers."""
     if isinstance(found, Unread):
         return found.about(subject)
     if isinstance(found, Absent):
-        return wrong(f"{path} is missing", (*evidence, found.evidence), "missing", path)
+        return _Fault(f"{path} is missing", (*evidence, found.evidence), "missing", path)
     path = found.path
     seen = (*evidence, Evidence(path, describe(found)))
     if found.type is not EntryType.CHAR:
-        return wrong(f"{path} is a {describe(found)}, not a device node", seen, "not-a-device", path)
+        return _Fault(f"{path} is a {describe(found)}, not a device node", seen, "not-a-device", path)
     if found.major is None or found.minor is None:
         return Unknown(subject, Why.NOT_RECORDED, f"{path}: its device numbers were not recorded")
     if (found.major, found.minor) != numbers:
         summary = f"{path} is {found.major}:{found.minor}, expected {numbers[0]}:{numbers[1]}"
-        return wrong(summary, seen, "wrong-numbers", path)
+        return _Fault(summary, seen, "wrong-numbers", path)
     return Pass(subject, f"{path} is {found.major}:{found.minor}", seen)
 
 
-def _anew(path: str, make: str, cause: str, confirm: str) -> Remedy:
-    clear = () if cause == "missing" else (f"rm -d {path}",)
-    return Remedy(
-        Action.CHANGE_CONFIG,
-        "Make the node with the driver's own helper.",
-        run=(*clear, make, f"ls -l {path}"),
-        confirm=confirm,
-    )
-
-
-def _wrong_gpu_node(gpu: PciGpu, minor: int, summary: str, evidence: Cited, cause: str, _found_at: str) -> Fail:
-    path = node_path(minor)
-    make = _anew(path, f"nvidia-modprobe -c {minor}", cause, "gpudoctor run --check device-nodes.gpu-node")
+def _wrong_gpu_node(gpu: PciGpu, minor: int, fault: _Fault, makers: NodeMakers) -> Fail:
+    confirm = "gpudoctor run --check device-nodes.gpu-node"
+    clear = fault.cause != "missing"
+    make = make_node(fault.path, f"-c {minor}", (NVIDIA_MAJOR, minor), makers, clear=clear, confirm=confirm)
     keep = Remedy(
         Action.RESTART_SERVICE,
         "Have the nodes made at every boot, before containers start.",
         run=("systemctl enable --now nvidia-persistenced",),
-        confirm=f"ls -l {path} after the next boot",
+        confirm=f"ls -l {fault.path} after the next boot",
         then=True,
     )
-    return Fail(gpu, summary, evidence, (make, keep), Breaks.SUBJECT, cause=cause)
+    evidence = fault.evidence + _why(fault, makers)
+    return Fail(gpu, fault.summary, evidence, (*make, keep), Breaks.SUBJECT, cause=fault.cause)
 
 
-def _wrong_common_node(make: str, breaks: Breaks, summary: str, evidence: Cited, cause: str, path: str) -> Fail:
-    return Fail(NODE, summary, evidence, (_anew(path, make, cause, f"ls -l {path}"),), breaks, cause=cause)
+def _why(fault: _Fault, makers: NodeMakers) -> Cited:
+    """What keeps a missing node from being made: the helper, if not everybody may use it, and rules that run mknod."""
+    if fault.cause != "missing":
+        return ()
+    helper = makers.helper
+    return (helper.cite("path") if helper and not helper.setuid_root else ()) + makers.mknod_rules + makers.failures
 
 
 @check(
@@ -135,7 +135,7 @@ def _wrong_common_node(make: str, breaks: Breaks, summary: str, evidence: Cited,
     explained_by=("device-nodes.gpu-node",),
     title="/dev/nvidiactl is there",
 )
-def control_node(module: NvidiaModule, common: CommonNodes) -> Verdicts:
+def control_node(module: NvidiaModule, common: CommonNodes, makers: NodeMakers) -> Verdicts:
     """Every program opens /dev/nvidiactl before any GPU; without it NVML says that the driver is not loaded, CUDA that there is no GPU.
 
     It is a character device 195:255, made by nvidia-modprobe, udev rules or the driver's own tools. A udev rule that runs mknod while
@@ -143,9 +143,21 @@ def control_node(module: NvidiaModule, common: CommonNodes) -> Verdicts:
     """
     if not module.loaded:
         yield NotApplicable(NODE, "the nvidia module is not loaded", module.cite("loaded"))
+        return
+    numbers = (NVIDIA_MAJOR, CONTROL_MINOR)
+    judged = _judge(NODE, common.control, CONTROL, numbers, ())
+    if isinstance(judged, _Fault):
+        yield _wrong_common_node(judged, f"-c {CONTROL_MINOR}", numbers, makers, Breaks.NODE)
     else:
-        wrong = partial(_wrong_common_node, "nvidia-modprobe", Breaks.NODE)
-        yield _judge(NODE, common.control, CONTROL, (NVIDIA_MAJOR, CONTROL_MINOR), (), wrong)
+        yield judged
+
+
+def _wrong_common_node(
+    fault: _Fault, options: str, numbers: tuple[int, int], makers: NodeMakers, breaks: Breaks
+) -> Fail:
+    confirm = f"ls -l {fault.path}"
+    make = make_node(fault.path, options, numbers, makers, clear=fault.cause != "missing", confirm=confirm)
+    return Fail(NODE, fault.summary, fault.evidence + _why(fault, makers), make, breaks, cause=fault.cause)
 
 
 @check(
@@ -153,9 +165,10 @@ def control_node(module: NvidiaModule, common: CommonNodes) -> Verdicts:
     link=Link.DEVICE_NODES,
     needs={Link.KERNEL_MODULE},
     explained_by=("device-nodes.gpu-node", "device-nodes.control-node"),
+    advisory=True,
     title="/dev/nvidia-uvm belongs to the loaded module",
 )
-def uvm_node(majors: Majors, common: CommonNodes) -> Verdicts:
+def uvm_node(majors: Majors, common: CommonNodes, other: OtherNodes, makers: NodeMakers) -> Verdicts:
     """CUDA manages its memory through /dev/nvidia-uvm; with a wrong node nvidia-smi works and every CUDA program fails.
 
     Its major number is given anew each time nvidia-uvm is loaded, so a node that outlived a reload, or was copied into a container or
@@ -165,15 +178,21 @@ def uvm_node(majors: Majors, common: CommonNodes) -> Verdicts:
     major = majors.by_name.get("nvidia-uvm")
     if major is None:
         yield NotApplicable(NODE, "nvidia-uvm is not loaded: the first CUDA program does that", majors.cite("all"))
+        return
+    judged = _judge(NODE, common.uvm, UVM, (major, 0), majors.cite("nvidia-uvm"))
+    if isinstance(judged, _Fault):
+        tools = tuple(node.evidence for node in other.nodes if node.path == UVM_TOOLS and node.fault)
+        fault = replace(judged, evidence=judged.evidence + tools)
+        yield _wrong_common_node(fault, "-u -c 0", (major, 0), makers, Breaks.NOTHING)
     else:
-        wrong = partial(_wrong_common_node, "nvidia-modprobe -u -c 0", Breaks.NOTHING)
-        yield _judge(NODE, common.uvm, UVM, (major, 0), majors.cite("nvidia-uvm"), wrong)
+        yield judged
 
 
 @check(
     "device-nodes.modes",
     link=Link.DEVICE_NODES,
     needs={Link.KERNEL_MODULE},
+    advisory=True,
     title="The device nodes have the mode the driver was told",
 )
 def modes(parameters: DriverParameters, nodes: GpuNodes, common: CommonNodes) -> Verdicts:

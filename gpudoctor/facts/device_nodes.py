@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from gpudoctor.facts.desk import Desk, Fact
+from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.driver import DriverGpu, DriverGpus
-from gpudoctor.facts.raw import Absent, Entry, Raw
-from gpudoctor.verdicts import Evidence, Unread, Why
+from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw
+from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread, Why
 
 NVIDIA_MAJOR = 195
 """Fixed: NV_MAJOR_DEVICE_NUMBER in nv-chardev-numbers.h of open-gpu-kernel-modules."""
@@ -33,6 +33,69 @@ def look(raw: Raw, path: str) -> Entry | Absent | Unread:
         unseen = isinstance(contained, Unread) and contained.why is not Why.NOT_RECORDED
         return contained if isinstance(contained, Entry) or unseen else entry
     return entry
+
+
+class ExpectedNode(Citable, frozen=True):
+    """A node that belongs at a path with the numbers the driver gave it, and what is there."""
+
+    path: str
+    major: int
+    minor: int
+    found: Entry | Absent | Unread
+
+    @property
+    def subject(self) -> Subject:
+        """The file as a subject."""
+        return Subject(SubjectKind.FILE, self.path)
+
+    @property
+    def numbers(self) -> str:
+        """The numbers it should have, as `ls -l` prints them but for the space."""
+        return f"{self.major}:{self.minor}"
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with what is there; None when it is right, missing or could not be seen."""
+        entry = self.found
+        if not isinstance(entry, Entry):
+            return None
+        if entry.type is not EntryType.CHAR:
+            return f"{entry.path} is a {entry.type.words}, not a device node"
+        if entry.major is None or (entry.major, entry.minor) == (self.major, self.minor):
+            return None
+        return f"{entry.path} is {entry.major}:{entry.minor}, expected {self.numbers}"
+
+    @property
+    def unseen(self) -> Unread | None:
+        """Why it is not known what is there."""
+        match self.found:
+            case Unread():
+                return self.found
+            case Entry(type=EntryType.CHAR, major=None):
+                return Unread(Why.NOT_RECORDED, self.path, "its device numbers were not recorded")
+            case _:
+                return None
+
+    @property
+    def found_at(self) -> str:
+        """Where it is, or belongs: a driver container has its nodes below a root of its own."""
+        return self.found.path if isinstance(self.found, Entry) else self.path
+
+    @property
+    def right(self) -> bool:
+        """It is there, with its numbers."""
+        return isinstance(self.found, Entry) and self.fault is None and self.unseen is None
+
+    @property
+    def evidence(self) -> Evidence:
+        """What is there, or that nothing is."""
+        match self.found:
+            case Entry():
+                return Evidence(self.found.path, describe(self.found))
+            case Absent():
+                return self.found.evidence
+            case Unread():
+                return Evidence(self.path, self.found.detail)
 
 
 class GpuNodes(Fact, frozen=True):
