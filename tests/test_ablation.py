@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -104,20 +105,53 @@ def _still_citing(report: Report, hidden: str, whole: RecordedNode) -> list[str]
             continue
         for evidence in finding.evidence:
             paths = set(_cited(evidence.where, whole)) if evidence.where.startswith("/") else set()
-            via_answer = hidden == "answers/nvml" and evidence.where.startswith("NVML")
+            via_answer = evidence.where.startswith(_ANSWERED.get(hidden, "no answer"))
             if hidden in paths or via_answer or (hidden == "kernel.log" and evidence.where.startswith("kernel log")):
                 citing.append(f"{finding.id} cites {evidence.where}")
     return citing
 
 
+_ANSWERED = {"answers/nvml": "NVML", "answers/tasks": "tasks "}
+"""How citations of an answer begin."""
+
+
 def _candidates(name: str) -> list[str]:
-    """Every recorded thing that a run over the whole node looks at."""
+    """Every recorded thing that a run over the whole node looks at; of a node derived from another, what its author changed.
+
+    What is the same as in the base is blinded there. Paths that an alarm cites are blinded in any case.
+    """
     blinded = BlindedNode(name)
     report = _run(blinded)
     assert isinstance(blinded.tree, Blinded)
     alike = _gpus_like_others(report)
     paths = [path for path in sorted(blinded.tree.looked_at - {"/"}) if not any(address in path for address in alike)]
-    return [*paths, "kernel.log", "answers/nvml"]
+    base = _base(name)
+    if base is not None:
+        cited = _cited_by_alarms(report, blinded.whole)
+        paths = [
+            path for path in paths if path in cited or _record(blinded.whole, path) != _record(base_node(base), path)
+        ]
+    answers = sorted(place.stem for place in (fixtures() / name / "answers").glob("*.json"))
+    return [*paths, "kernel.log", *(f"answers/{answer}" for answer in answers)]
+
+
+base_node = functools.lru_cache(maxsize=4)(node)
+
+
+def _base(name: str) -> str | None:
+    """The node that a node was made from, as its story says."""
+    changed = re.search(r"^Change to `([\w-]+)`", (fixtures() / name / "about.md").read_text("utf-8"), re.MULTILINE)
+    return changed[1] if changed and changed[1] in NODES else None
+
+
+def _record(whole: RecordedNode, path: str) -> tuple[Record | None, set[str]]:
+    return whole.tree.lookup(path), whole.tree.names(path)
+
+
+def _cited_by_alarms(report: Report, whole: RecordedNode) -> set[str]:
+    alarms = (finding for finding in _findings(report).values() if finding.status in (Status.FAIL, Status.WARN))
+    places = (evidence.where for finding in alarms for evidence in finding.evidence if evidence.where.startswith("/"))
+    return {path for place in places for path in _cited(place, whole)}
 
 
 def _gpus_like_others(report: Report) -> set[str]:
@@ -162,6 +196,7 @@ def test_blinding_neither_alarms_nor_leaves_a_claim(name: str, error: str) -> No
 
 def test_ablation_covers_enough() -> None:
     assert len(_candidates("h100x8")) > 80
+    assert len([name for name in NODES if _base(name) is None]) > 20
 
 
 def test_empty_node_passes_nothing() -> None:
@@ -169,7 +204,10 @@ def test_empty_node_passes_nothing() -> None:
     report = run(empty, config_of(node("h100x8")), built_in(), Selection(), NOW)
     assert [result.check for result in report.results if result.status is Status.PASS] == []
     assert report.exit_code == 3
-    assert all(finding.why is Why.NOT_RECORDED for finding in _findings(report).values())
+    # Where nothing is configured there is nothing to ask for.
+    configured = ("pcie.hardware-profile", "driver-cuda.expected-versions")
+    said = [finding for finding in _findings(report).values() if not finding.id.startswith(configured)]
+    assert said and all(finding.why is Why.NOT_RECORDED for finding in said)
 
 
 def test_error_names_survive_the_round_trip() -> None:

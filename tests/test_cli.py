@@ -106,7 +106,9 @@ def test_checks_lists_every_check_and_explain_explains_it() -> None:
     assert [entry["id"] for entry in listed if entry["essential"]] == [
         "pcie.gpus-present",
         "kernel-module.gpu-bound",
+        "kernel-module.tegra-driver",
         "driver-cuda.nvml-answers",
+        "driver-cuda.wsl-libraries",
     ]
     plain = gpudoctor("checks").stdout
     for entry in listed:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpudoctor.registry import built_in
 from gpudoctor.report import Report
 from gpudoctor.testing import fixtures, node, run_node
 from gpudoctor.verdicts import Status
@@ -107,6 +108,16 @@ def test_blocked_checks_name_the_findings_that_block_them() -> None:
     assert blocked.status is Status.BLOCKED
     assert len(blocked.blocked_by) == 8
     assert all(finding.startswith("kernel-module.gpu-bound@gpu:") for finding in blocked.blocked_by)
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_nothing_stands_on_an_advisory_check(name: str) -> None:
+    advisory = {check.id for check in built_in() if check.advisory}
+    report = run_node(node(name))
+    findings = [finding for result in report.results for finding in result.findings]
+    named = {cause for finding in findings for cause in (*finding.caused_by, *finding.possible_causes)}
+    named.update(blocker for result in report.results for blocker in result.blocked_by)
+    assert {finding.partition("@")[0] for finding in named}.isdisjoint(advisory)
 
 
 def test_every_fixture_tells_its_story() -> None:

@@ -336,6 +336,54 @@ SCENARIOS = (
         left_behind=("gpudoctor-files", "gpudoctor-files"),
     ),
     Scenario(
+        "upgrade-waits",
+        "Another version of the module lies on disk, and a process holds the loaded one.",
+        (
+            *HEALTHY,
+            "printf '#!/bin/sh\\necho filename: /lib/modules/nvidia.ko\\necho version: 550.200.01\\n' >/sbin/modinfo",
+            "chmod 755 /sbin/modinfo",
+            "sleep 600 </dev/nvidia1 &",
+        ),
+        exit_code=1,
+        causes=(
+            Finding(
+                "driver-cuda.module-on-disk",
+                NODE,
+                ("550.163.01 is loaded, 550.200.01 is on disk", "1 process holds", "sleep", "/dev/nvidia1 open"),
+                "warn",
+            ),
+        ),
+        node_opens=1,
+    ),
+    Scenario(
+        "task-stuck",
+        "A program sleeps uninterruptibly in the driver while NVML goes on answering.",
+        (
+            LOAD_PCI,
+            f"{LOAD_DRIVER} hang=1",
+            *MAKE_NODES,
+            # Asks the node for a terminal's settings by an ioctl.
+            "stty -F /dev/nvidiactl &",
+        ),
+        exit_code=2,
+        causes=(
+            Finding(
+                "driver-cuda.no-stuck-task",
+                NODE,
+                ("1 task sleeps uninterruptibly in the driver: stty", "standin_wait_for_firmware", "[nvidia]"),
+            ),
+        ),
+        also=tuple(Finding("driver-cuda.nvml-answers", address, ("NVML index",), "pass") for address in _GPUS),
+        node_opens=1,
+    ),
+    Scenario(
+        "kernel-oopsed",
+        "The kernel has met an oops since it booted; its out-of-tree modules taint it as well, which is no news.",
+        (*HEALTHY, "echo 128 >/proc/sys/kernel/tainted"),
+        exit_code=1,
+        causes=(Finding("kernel-module.kernel-unharmed", NODE, ("an oops or BUG (taint D)",), "warn"),),
+    ),
+    Scenario(
         "worker-stuck",
         "The driver never answers: whoever asks it sleeps uninterruptibly, out of reach of SIGKILL.",
         (LOAD_PCI, f"{LOAD_DRIVER} hang=1", *MAKE_NODES),
