@@ -2,7 +2,6 @@
 
 from gpudoctor.chain import Link
 from gpudoctor.facts.capabilities import Capabilities, Capability
-from gpudoctor.facts.char_links import CharLink, CharLinks
 from gpudoctor.facts.device_files import (
     MODESET,
     SWITCH_CONTROL_MINOR,
@@ -12,8 +11,9 @@ from gpudoctor.facts.device_files import (
     NvSwitchNodes,
     OtherNodes,
 )
-from gpudoctor.facts.device_nodes import CONTROL, CommonNodes, ExpectedNode
+from gpudoctor.facts.device_nodes import CommonNodes, ExpectedNode
 from gpudoctor.facts.raw import Absent, Entry
+from gpudoctor.knowledge.node_remedies import entering, root_of
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -70,7 +70,11 @@ def _other(node: ExpectedNode, common: CommonNodes) -> Verdict:
         return NotApplicable(node, "as wrong as /dev/nvidia-uvm: judged with it", evidence)
     make = {MODESET: "nvidia-modprobe -m", UVM_TOOLS: "nvidia-modprobe -u -c 0"}.get(node.path, "nvidia-modprobe -l")
     return Warn(
-        node, node.fault, evidence, (_anew([node], make, confirm=f"ls -l {node.found_at}"),), cause="wrong-node"
+        node,
+        node.fault,
+        evidence,
+        (_anew([node], make, "gpudoctor run --check device-nodes.other-nodes"),),
+        cause="wrong-node",
     )
 
 
@@ -82,6 +86,7 @@ def _made_with(tools: Entry | Absent | Unread, uvm: Entry | Absent | Unread) -> 
 
 def _anew(wrong: list[ExpectedNode], make: str, confirm: str) -> Remedy:
     old = f"rm -d {' '.join(node.found_at for node in wrong)}"
+    make = f"{entering(root_of(wrong[0].found_at) if wrong else '')}{make}"
     return Remedy(
         Action.CHANGE_CONFIG,
         "Have the driver's own helper make the nodes; containers that got a wrong one must be started anew.",
@@ -126,7 +131,9 @@ def _switches(switches: NvSwitchNodes, dev: DevDirectory) -> Verdict:
     if wrong:
         summary = f"{wrong[0].fault}{_and_more(wrong)}"
         evidence = (*(node.evidence for node in wrong), *wrong[0].cite("numbers"), *bound)
-        return Fail(NODE, summary, evidence, _make_switches(switches, wrong), Breaks.NOTHING, cause="wrong-node")
+        return Fail(
+            NODE, summary, evidence, _make_switches(switches, wrong), Breaks.NOTHING, "wrong-node", own_fault=True
+        )
     may_lack = len(there) + len([node for node in others if node.unseen]) < switches.held
     if isinstance(control.found, Absent) or may_lack:
         return _switches_missing(switches, there, dev)
@@ -158,7 +165,7 @@ def _switches_missing(switches: NvSwitchNodes, there: list[ExpectedNode], dev: D
 def _make_switches(switches: NvSwitchNodes, wrong: list[ExpectedNode]) -> tuple[Remedy, ...]:
     minors = " ".join(f"-c {minor}" for minor in (SWITCH_CONTROL_MINOR, *range(switches.held)))
     return (
-        _anew(wrong, f"nvidia-modprobe -s {minors}", confirm="ls -l /dev/nvidia-nvswitch*"),
+        _anew(wrong, f"nvidia-modprobe -s {minors}", confirm="gpudoctor run --check device-nodes.nvswitch-nodes"),
         Remedy(
             Action.RESTART_SERVICE,
             "Then have Fabric Manager use them, if it does not run or gave up.",
@@ -218,7 +225,7 @@ def _wrong_capabilities(found: tuple[Capability, ...]) -> Verdicts:
         nodes = [capability.node for capability in wrong]
         evidence = _listed(wrong) + nodes[0].cite("numbers")
         remedies = (_make_capabilities(wrong), _SPECIFICATION)
-        yield Warn(NODE, f"{nodes[0].fault}{_and_more(nodes)}", evidence, remedies, cause="wrong-node")
+        yield Warn(NODE, f"{nodes[0].fault}{_and_more(nodes)}", evidence, remedies, cause="wrong-node", own_fault=True)
 
 
 def _missing_capabilities(found: tuple[Capability, ...], dev: DevDirectory) -> Verdicts:
@@ -266,7 +273,11 @@ def _listed(capabilities: list[Capability]) -> Cited:
 
 def _make_capabilities(capabilities: list[Capability]) -> Remedy:
     """nvidia-modprobe leaves a node alone whose capability says that user space must not make it."""
-    helper = tuple(f"nvidia-modprobe -f {one.path}" for one in capabilities if one.user_space_may_make)
+    helper = tuple(
+        f"{entering(root_of(one.node.found_at))}nvidia-modprobe -f {one.path}"
+        for one in capabilities
+        if one.user_space_may_make
+    )
     by_hand = tuple(
         f"mknod -m {0o444 if one.mode is None else one.mode:04o} {one.node.found_at} c {one.node.major} {one.node.minor}"
         for one in capabilities
@@ -336,66 +347,3 @@ def _channels_anew(channels: list[ExpectedNode]) -> Remedy:
         interrupts="nothing that works: programs on a stale channel have failed",
         confirm="gpudoctor run --check device-nodes.imex-channels",
     )
-
-
-@check(
-    "device-nodes.char-links",
-    link=Link.DEVICE_NODES,
-    needs={Link.KERNEL_MODULE},
-    advisory=True,
-    title="Links in /dev/char lead to the nodes of their numbers",
-)
-def char_links(char: CharLinks) -> Verdicts:
-    """systemd names a device in a container's rules by its link in /dev/char; at the next daemon-reload a container loses what has none.
-
-    Then NVML says "Unknown Error" in a container that worked before. It hits runc before 1.2 with the systemd cgroup driver; newer
-    ones keep the devices. udev makes no such link, because the driver's nodes are not the kernel's: nvidia-modprobe does since 470,
-    and `nvidia-ctk system create-dev-char-symlinks`. No link to any GPU's node is a usual state and no fault; links for some GPUs and
-    not for others are one, and so is a link that leads elsewhere, or one under the number that nvidia-uvm had before. Nodes that are
-    wrong or missing themselves are judged where they are. Easily confused with a device cgroup that never allowed the GPU: then the
-    container never worked.
-    """
-    wrong = [link for link in char.links if link.fault is not None]
-    lacking = [link for link in char.links if not link.present and (link.shared or link.outdated)]
-    gpus = [link for link in char.links if link.shared and link.present and link.node != CONTROL]
-    if wrong:
-        yield Warn(
-            NODE, f"{wrong[0].fault}{_more_links(wrong)}", _of(wrong), (_LINK, _NEWER_RUNC), cause="leads-elsewhere"
-        )
-    if lacking and gpus:
-        summary = f"{lacking[0].node} has no link {lacking[0].path}{_more_links(lacking)}, other nodes have theirs"
-        old = tuple(evidence for link in lacking for evidence in link.outdated)
-        evidence = (*_of(lacking), *old, *_of(gpus[:1]))
-        yield Warn(NODE, summary, evidence, (_LINK, _NEWER_RUNC), cause="some-lack")
-    if wrong or (lacking and gpus):
-        return
-    if char.unread is not None:
-        yield char.unread.about(NODE)
-    elif not gpus:
-        yield NotApplicable(NODE, "there are no links to the GPUs' nodes", _of(lacking[:1]))
-    else:
-        there = [link for link in char.links if link.present]
-        yield Pass(NODE, f"{len(there)} links lead to their nodes", _of(there))
-
-
-def _more_links(links: list[CharLink]) -> str:
-    return f" (and {len(links) - 1} more)" if len(links) > 1 else ""
-
-
-def _of(links: list[CharLink]) -> Cited:
-    return tuple(seen for link in links for seen in link.cite("link"))
-
-
-_LINK = Remedy(
-    Action.CHANGE_CONFIG,
-    "Have the toolkit make the links anew, one for each node that is there; at every boot, by a udev rule or a unit.",
-    run=("find /dev/char -lname '*nvidia*' -delete", "nvidia-ctk system create-dev-char-symlinks"),
-    confirm="ls -l /dev/char | grep nvidia",
-)
-_NEWER_RUNC = Remedy(
-    Action.INSTALL_PACKAGE,
-    "Or update runc to 1.2 or later, which keeps the devices without links.",
-    run=("runc --version",),
-    interrupts="nothing that runs: containers started afterwards use it",
-    confirm="runc --version",
-)

@@ -4,7 +4,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.chain import Link
-from gpudoctor.facts.device_files import UVM_TOOLS, OtherNodes
+from gpudoctor.facts.device_files import UVM_TOOLS, NotGiven, OtherNodes
 from gpudoctor.facts.device_nodes import (
     CONTROL,
     CONTROL_MINOR,
@@ -13,6 +13,7 @@ from gpudoctor.facts.device_nodes import (
     CommonNodes,
     GpuNodes,
     Majors,
+    OverflowIds,
     describe,
     node_path,
 )
@@ -20,6 +21,7 @@ from gpudoctor.facts.driver import DriverGpus, DriverParameters, NvidiaModule
 from gpudoctor.facts.node_makers import NodeMakers
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.raw import Absent, Entry, EntryType
+from gpudoctor.knowledge.module_remedies import LOAD_ANEW, REBUILD_INITRAMFS
 from gpudoctor.knowledge.node_remedies import make_node
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
@@ -58,7 +60,7 @@ class _Fault(Struct, frozen=True):
     needs={Link.KERNEL_MODULE},
     title="Every GPU has its device node",
 )
-def gpu_node(gpus: PciGpus, driver: DriverGpus, nodes: GpuNodes, makers: NodeMakers) -> Verdicts:
+def gpu_node(gpus: PciGpus, driver: DriverGpus, nodes: GpuNodes, makers: NodeMakers, not_given: NotGiven) -> Verdicts:
     """Every program reaches a GPU through /dev/nvidiaN, a character device with major 195 and the GPU's minor number.
 
     The minor is what the driver says in /proc/driver/nvidia/gpus/ADDRESS/information; it need not be the NVML index, nor follow
@@ -79,6 +81,8 @@ def gpu_node(gpus: PciGpus, driver: DriverGpus, nodes: GpuNodes, makers: NodeMak
         elif isinstance(known, Absent) or known.minor is None:
             evidence = (known.evidence,) if isinstance(known, Absent) else known.cite("minor")
             yield Unknown(gpu, Why.NOT_ANSWERED, "the driver lists no minor number for this GPU", evidence)
+        elif gpu.address in not_given.addresses:
+            yield NotApplicable(gpu, "this container was not given it", known.cite("minor"))
         else:
             path, numbers = node_path(known.minor), (NVIDIA_MAJOR, known.minor)
             judged = _judge(gpu, nodes.by_address[gpu.address], path, numbers, known.cite("minor"))
@@ -155,9 +159,10 @@ def control_node(module: NvidiaModule, common: CommonNodes, makers: NodeMakers) 
 def _wrong_common_node(
     fault: _Fault, options: str, numbers: tuple[int, int], makers: NodeMakers, breaks: Breaks
 ) -> Fail:
-    confirm = f"ls -l {fault.path}"
+    confirm = f"gpudoctor run --check device-nodes.{'uvm' if options.startswith('-u') else 'control'}-node"
     make = make_node(fault.path, options, numbers, makers, clear=fault.cause != "missing", confirm=confirm)
-    return Fail(NODE, fault.summary, fault.evidence + _why(fault, makers), make, breaks, cause=fault.cause)
+    evidence, other = fault.evidence + _why(fault, makers), fault.cause != "missing"
+    return Fail(NODE, fault.summary, evidence, make, breaks, cause=fault.cause, own_fault=other)
 
 
 @check(
@@ -195,12 +200,13 @@ def uvm_node(majors: Majors, common: CommonNodes, other: OtherNodes, makers: Nod
     advisory=True,
     title="The device nodes have the mode the driver was told",
 )
-def modes(parameters: DriverParameters, nodes: GpuNodes, common: CommonNodes) -> Verdicts:
+def modes(parameters: DriverParameters, nodes: GpuNodes, common: CommonNodes, overflow: OverflowIds) -> Verdicts:
     """Whoever may not read and write a node cannot use the GPU: NVML says "Insufficient Permissions", but not to root.
 
     The driver's tools make nodes with the mode, user and group of the options NVreg_DeviceFileMode, -UID and -GID, and put them back
-    when somebody changes them by hand. A restrictive mode is policy, not a fault. One that not even its owner can use comes from
-    an option written in decimal: 666 is octal 1232.
+    when somebody changes them by hand. A restrictive mode is policy, not a fault, and so is any mode where ModifyDeviceFiles is 0: then
+    those tools leave the nodes alone. One that not even its owner can use comes from an option written in decimal: 666 is octal 1232.
+    In a user namespace that has no name for a node's owner, it shows the overflow uid 65534: that is not knowing.
     """
     mode, uid, gid = (parameters.number(f"DeviceFile{name}") for name in ("Mode", "UID", "GID"))
     found = [common.control, *nodes.by_address.values()]
@@ -210,12 +216,32 @@ def modes(parameters: DriverParameters, nodes: GpuNodes, common: CommonNodes) ->
         yield NotApplicable(NODE, "there is no device node to look at")
     elif mode is None or not known:
         yield Unknown(NODE, Why.NOT_RECORDED, "the modes of the nodes, or the driver's option for them, are not known")
+    elif parameters.number("ModifyDeviceFiles") == 0:
+        evidence = (
+            parameters.evidence("ModifyDeviceFiles"),
+            *(Evidence(entry.path, describe(entry)) for entry in known),
+        )
+        yield NotApplicable(NODE, "the driver's tools leave the nodes alone (ModifyDeviceFiles: 0)", evidence)
     elif mode & 0o600 != 0o600:
         summary = f"DeviceFileMode is {mode} in decimal, octal {mode:04o}: not even its owner can read and write a node"
         evidence = (parameters.evidence("DeviceFileMode"), Evidence(known[0].path, describe(known[0])))
         yield Fail(NODE, summary, evidence, (_OCTAL,), Breaks.NOTHING, cause="decimal-mode")
     else:
-        yield _modes(known, mode, (uid, gid), parameters)
+        mapped = [_without_overflow(entry, overflow) for entry in known]
+        verdict = _modes(mapped, mode, (uid, gid), parameters)
+        nameless = next((entry for entry, seen in zip(known, mapped, strict=True) if entry != seen), None)
+        if nameless is not None and isinstance(verdict, Pass) and mode & 0o006 != 0o006:
+            summary = f"{nameless.path} shows {nameless.uid}:{nameless.gid}, an owner that this user namespace has no name for"
+            yield Unknown(NODE, Why.NO_PERMISSION, summary, verdict.evidence, would_need="the host's user namespace")
+        else:
+            yield verdict
+
+
+def _without_overflow(entry: Entry, overflow: OverflowIds) -> Entry:
+    """The node without an owner that only stands for an unknown one."""
+    uid = None if entry.uid == overflow.uid else entry.uid
+    gid = None if entry.gid == overflow.gid else entry.gid
+    return replace(entry, uid=uid, gid=gid)
 
 
 def _modes(
@@ -230,9 +256,13 @@ def _modes(
             f"{len(entries)} nodes are {mode:04o} as the driver was told",
             (*evidence, parameters.evidence("DeviceFileMode")),
         )
-    names = ", ".join(f"{entry.path} {entry.mode:04o} {entry.uid}:{entry.gid}" for entry in other[:4])
+    names = ", ".join(f"{entry.path} {entry.mode:04o} {_owner(entry)}" for entry in other[:4])
     summary = f"{len(other)} of {len(entries)} nodes are not {told} as the driver was told: {names}"
     return Warn(NODE, summary, (*evidence, parameters.evidence("DeviceFileMode")), (_BY_OPTION,), cause="other-mode")
+
+
+def _owner(entry: Entry) -> str:
+    return ":".join("?" if number is None else str(number) for number in (entry.uid, entry.gid))
 
 
 def _is_owner(entry: Entry, owner: tuple[int | None, int | None]) -> bool:
@@ -243,13 +273,17 @@ def _is_owner(entry: Entry, owner: tuple[int | None, int | None]) -> bool:
 _OCTAL = Remedy(
     Action.CHANGE_CONFIG,
     "Write the mode in octal, with a leading zero, and reload the driver.",
-    run=("grep -rn DeviceFileMode /etc/modprobe.d", "printf 'options nvidia NVreg_DeviceFileMode=0666\\n'"),
+    run=(
+        "grep -rn DeviceFileMode /etc/modprobe.d    # there: options nvidia NVreg_DeviceFileMode=0666",
+        REBUILD_INITRAMFS,
+        *LOAD_ANEW,
+    ),
     interrupts="every process that uses a GPU of this node",
-    confirm="grep DeviceFileMode /proc/driver/nvidia/params",
+    confirm="gpudoctor run --check device-nodes.modes",
 )
 _BY_OPTION = Remedy(
     Action.CHANGE_CONFIG,
     "Set mode, user and group by the module's options, not by chmod: the driver's tools put them back.",
     run=("grep -rn DeviceFile /etc/modprobe.d /proc/driver/nvidia/params",),
-    confirm="ls -l /dev/nvidia*",
+    confirm="gpudoctor run --check device-nodes.modes",
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from gpudoctor.chain import Link
 from gpudoctor.facts.changes import DriverChanges
 from gpudoctor.facts.desk import Reading
+from gpudoctor.facts.device_files import NotGiven
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.nvml import Nvml, NvmlDevice, NvmlError, normal_address
@@ -21,6 +22,7 @@ from gpudoctor.verdicts import (
     Cited,
     Evidence,
     Fail,
+    NotApplicable,
     Pass,
     Subject,
     SubjectKind,
@@ -37,6 +39,9 @@ _HUNG_TASK = re.compile(
 )
 _XID = re.compile(r"NVRM: Xid \(PCI:")
 
+OF_THE_FILES = (nvml_errors.LIB_RM_VERSION_MISMATCH, nvml_errors.LIBRARY_NOT_FOUND)
+"""Errors that come from what is installed: no task that hangs in the driver makes them."""
+
 KILLED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 """Signals that a library does not raise in its own process: somebody else ended the worker, for example the OOM killer."""
 
@@ -51,7 +56,12 @@ KILLED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
     title="NVML answers for every GPU",
 )
 def nvml_answers(
-    gpus: PciGpus, nvml: Reading[Nvml], module: Reading[NvidiaModule], log: Reading[KernelLog], changes: DriverChanges
+    gpus: Reading[PciGpus],
+    nvml: Reading[Nvml],
+    module: Reading[NvidiaModule],
+    log: Reading[KernelLog],
+    changes: DriverChanges,
+    not_given: NotGiven,
 ) -> Verdicts:
     """nvidia-smi, monitoring and the device plugin all ask NVML; what it does not list, nobody can schedule.
 
@@ -61,13 +71,25 @@ def nvml_answers(
     12 (no library) are faults of the user space, 9 of the module; 999 on the host is the driver's, in a container mostly a
     device cgroup's. A GPU held by another driver is missing here as a consequence.
     """
+    if isinstance(gpus, Unread) or not gpus.gpus:
+        unseen = gpus if isinstance(gpus, Unread) else gpus.unlisted
+        assert unseen is not None, "an empty, completely listed population is the engine's"
+        if isinstance(nvml, Unread):
+            yield unseen.about(NODE)
+        else:
+            context = _Context(PciGpus(gpus=(), unlisted=unseen), nvml, module, log, changes)
+            yield context.without_the_bus() or unseen.about(NODE)
+        return
     if isinstance(nvml, Unread):
         for gpu in gpus:
             yield nvml.about(gpu)
         return
     context = _Context(gpus, nvml, module, log, changes)
     for gpu in gpus:
-        yield context.judge(gpu)
+        if gpu.address in not_given.addresses and nvml.device(gpu.address) is None:
+            yield NotApplicable(gpu, "this container was not given it")
+        else:
+            yield context.judge(gpu)
     yield from context.not_on_the_bus()
     yield from context.about_the_whole()
 
@@ -88,6 +110,15 @@ class _Context:
         self.module = module
         self.log = log
         self.changes = changes
+
+    def without_the_bus(self) -> Verdict | None:
+        """What is wrong with NVML itself, where the bus was not seen: what it lists cannot be compared with anything then."""
+        if self.nvml.init is not None and self.nvml.init != nvml_errors.SUCCESS:
+            return self._init_failed(NODE, self.nvml.init)
+        if self.nvml.init == nvml_errors.SUCCESS and self.nvml.count == 0:
+            summary = "the driver is loaded, and NVML lists no GPU"
+            return Fail(NODE, summary, self.nvml.cite("count"), FOR_UNLISTED, Breaks.NODE, cause="nvml-unlisted")
+        return None
 
     def judge(self, gpu: PciGpu) -> Verdict:
         """The verdict on one GPU: what was answered for it, else why there is no answer."""
@@ -152,8 +183,8 @@ class _Context:
         devices = self.nvml.devices
         return [device for device in devices if not (device.error and device.error.code == nvml_errors.NOT_FOUND)]
 
-    def _init_failed(self, gpu: PciGpu, code: int) -> Verdict:
-        return self._refused(gpu, "NVML does not start", code, self.nvml.cite("init") + tuple(self._around(code)))
+    def _init_failed(self, about: AboutSubject, code: int) -> Verdict:
+        return self._refused(about, "NVML does not start", code, self.nvml.cite("init") + tuple(self._around(code)))
 
     def _failed(self, gpu: PciGpu, error: NvmlError, evidence: Cited) -> Verdict:
         xids = tuple(self._xids(gpu))
@@ -162,11 +193,19 @@ class _Context:
         what = "NVML does not answer" if code == error.code else f"NVML does not answer ({error.code})"
         return self._refused(gpu, what, code, evidence + xids)
 
-    def _refused(self, gpu: PciGpu, what: str, code: int, evidence: Cited) -> Verdict:
+    def _refused(self, about: AboutSubject, what: str, code: int, evidence: Cited) -> Verdict:
         summary = f"{what}: {nvml_errors.describe(code)}"
         if code == nvml_errors.NO_PERMISSION:
-            return Unknown(gpu, Why.NO_PERMISSION, summary, evidence, would_need="root")
-        return Fail(gpu, summary, evidence, FOR_CODE.get(code, OTHERWISE), Breaks.SUBJECT, cause=f"nvml-{code}")
+            return Unknown(about, Why.NO_PERMISSION, summary, evidence, would_need="root")
+        return Fail(
+            about,
+            summary,
+            evidence,
+            FOR_CODE.get(code, OTHERWISE),
+            Breaks.SUBJECT,
+            f"nvml-{code}",
+            own_fault=code in OF_THE_FILES,
+        )
 
     def _stopped(self, gpu: PciGpu, at: str) -> Verdict:
         """The worker crashed, hung or ran out of time before it came to this GPU, or at it."""

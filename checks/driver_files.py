@@ -6,8 +6,7 @@ from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.installation import Installation
 from gpudoctor.facts.module_file import ModuleFile
 from gpudoctor.facts.tasks import DriverHolders
-from gpudoctor.knowledge import nvml_errors
-from gpudoctor.knowledge.nvml_remedies import FOR_CODE
+from gpudoctor.knowledge.nvml_remedies import LIST_INSTALLED, reload_or_reboot
 from gpudoctor.registry import check
 from gpudoctor.verdicts import NODE, Action, NotApplicable, Pass, Remedy, Unread, Verdicts, Warn
 
@@ -20,10 +19,12 @@ ONE_WAY = (
     ),
     Remedy(
         Action.INSTALL_PACKAGE,
-        "Keep the packages: remove the runfile's driver, and install the packages' libraries again, as removing takes files of both.",
+        "Keep the packages: note which are installed, remove the runfile's driver, and install those again: removing takes files of both.",
         run=(
+            f"{LIST_INSTALLED} > /var/tmp/nvidia-packages",
+            "cat /var/tmp/nvidia-packages    # must name the driver's packages, before the next step",
             "nvidia-uninstall",
-            "apt-get install --reinstall $(dpkg-query -Wf '${Package} ' 'libnvidia-*' 'nvidia-*')",
+            "apt-get install --reinstall $(cat /var/tmp/nvidia-packages)",
         ),
         interrupts="every process that uses a GPU of this node",
         confirm="gpudoctor run --check driver-cuda.one-installation",
@@ -59,7 +60,7 @@ def module_on_disk(module: NvidiaModule, file: ModuleFile, changes: DriverChange
             count = len(holders.holders)
             summary += f"; {count} processes hold the loaded one" if count > 1 else "; 1 process holds the loaded one"
         evidence = module.cite("version") + file.cite("version") + changes.lines + holders.evidence
-        yield Warn(NODE, summary, evidence, FOR_CODE[nvml_errors.LIB_RM_VERSION_MISMATCH], cause="upgrade-waits")
+        yield Warn(NODE, summary, evidence, reload_or_reboot("driver-cuda.module-on-disk"), cause="upgrade-waits")
 
 
 @check(

@@ -7,7 +7,7 @@ from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.kernel_taint import KernelTaint
-from gpudoctor.facts.tasks import HUNG_TASK, Sleeper, Tasks
+from gpudoctor.facts.tasks import HUNG_TASK, IN_DRIVER, Sleeper, Tasks
 from gpudoctor.knowledge.nvml_remedies import FOR_HANG
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
@@ -33,7 +33,7 @@ _HARM = re.compile(
     r"Internal error: |\[Hardware Error\]: .*(?:Machine check|CPU \d+: Machine)|mce: \[Hardware Error\]"
 )
 _HARM_WORDS = ("Oops", "BUG: ", "kernel BUG at", "general protection fault", "Internal error: ", "[Hardware Error]")
-_IN_NVIDIA = re.compile(r"RIP: .*\[nvidia[\w-]*\]|pc : .*\[nvidia[\w-]*\]")
+_IN_NVIDIA = re.compile(rf"(?:RIP: |pc : ).*{IN_DRIVER.pattern}")
 _XID = re.compile(r"NVRM: Xid \(PCI:")
 
 AFTER_HARM = (
@@ -97,7 +97,6 @@ def no_stuck_task(tasks: Tasks, log: Reading[KernelLog], module: Reading[NvidiaM
     tasks that wait for a file system or disk: their stacks have none of those frames. Reading stacks takes root.
     """
     stuck = tasks.stuck_in_driver(log)
-    hidden = [task for task in tasks.sleeping if task.hidden and not task.stack]
     if stuck:
         names = ", ".join(f"{task.comm} (PID {task.pid})" for task in stuck[:4])
         more = f" and {len(stuck) - 4} more" if len(stuck) > 4 else ""
@@ -115,11 +114,27 @@ def no_stuck_task(tasks: Tasks, log: Reading[KernelLog], module: Reading[NvidiaM
         yield NotApplicable(NODE, "the nvidia module is not loaded", module.cite("loaded"))
     elif tasks.count == 0:
         yield Unknown(NODE, Why.UNREADABLE, "no task could be seen", tasks.cite("count"), would_need="/proc")
-    elif hidden:
-        summary = f"{len(hidden)} tasks are in state D; where they sleep only root may see"
-        yield Unknown(NODE, Why.NO_PERMISSION, summary, tasks.cite("count"), would_need="root")
     else:
-        yield Pass(NODE, "no task hangs in the driver", tasks.cite("count"))
+        yield _unsure(tasks) or Pass(NODE, "no task hangs in the driver", tasks.cite("count"))
+
+
+def _unsure(tasks: Tasks) -> Unknown | None:
+    """Why nobody stuck was found, and yet nothing can be said."""
+    seen = tasks.cite("count")
+    if waiting := tasks.waiting_in_driver:
+        summary = f"{len(waiting)} tasks wait in the driver, not long enough to be called stuck: it may be initialising"
+        return Unknown(NODE, Why.SLOW_INIT, summary, (waiting[0].evidence,), would_need="a longer --deadline")
+    if not tasks.whole:
+        summary = "only a part of the node's tasks can be seen from here"
+        return Unknown(NODE, Why.NO_PERMISSION, summary, seen, would_need="root in the host's PID namespace")
+    hidden = [task for task in tasks.sleeping if task.hidden and not task.stack]
+    if hidden:
+        summary = f"{len(hidden)} tasks are in state D; where they sleep only root may see"
+        return Unknown(NODE, Why.NO_PERMISSION, summary, seen, would_need="root")
+    if tasks.unseen:
+        summary = f"{tasks.unseen} more tasks are in state D than were looked at"
+        return Unknown(NODE, Why.NOT_ANSWERED, summary, seen)
+    return None
 
 
 def _said_of(stuck: tuple[Sleeper, ...], log: Reading[KernelLog]) -> Cited:

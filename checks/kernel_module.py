@@ -1,39 +1,34 @@
 """Kernel module: does the nvidia driver hold the GPUs, and can it?"""
 
-import re
-
 from msgspec import Struct
 
 from gpudoctor.chain import Link
 from gpudoctor.facts.changes import KernelChanges
 from gpudoctor.facts.desk import Reading
-from gpudoctor.facts.driver import DriverGpu, DriverGpus, NvidiaModule
+from gpudoctor.facts.driver import DriverGpus, NvidiaModule
 from gpudoctor.facts.io_memory import ClaimedRegions
-from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.modprobe import ModprobeConfig
 from gpudoctor.facts.module_file import ModuleFile
 from gpudoctor.facts.module_trace import ModuleTrace
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.pci_passthrough import PassthroughTraces
-from gpudoctor.facts.pci_state import PciState, PciStates, Region
 from gpudoctor.facts.raw import Absent
 from gpudoctor.knowledge.architectures import Flavour, architecture
 from gpudoctor.knowledge.module_remedies import (
     BLACKLISTS,
     BUILD,
     DROP_OPTION,
-    FIRMWARE,
     FREE_THE_REGION,
     INSTALL,
     LOAD,
-    READ_THE_LOG,
     REBOOT,
-    RELOAD,
     SIGN,
     UNBLOCK,
-    WINDOW,
     bind,
     blacklist,
+    confirmed_by,
+    read_the_log,
+    reboot,
     take_from,
 )
 from gpudoctor.registry import check
@@ -41,7 +36,6 @@ from gpudoctor.verdicts import (
     Action,
     Breaks,
     Cited,
-    Evidence,
     Fail,
     NotApplicable,
     Pass,
@@ -158,21 +152,35 @@ def _not_loaded(gpu: PciGpu, module: NvidiaModule, file: Reading[ModuleFile], tr
     if trace.blocked:
         words = ": the nvidia module is not loaded, and modprobe was told not to load it"
         return _Reason("module-blacklisted", words, trace.blocked + loaded, (UNBLOCK, LOAD, REBOOT))
-    if trace.signature_refused:
+    if trace.signature_refused and _may_be_its(trace.signature_refused, file):
         signer = file.cite("signer") if isinstance(file, ModuleFile) else ()
         words = ": the kernel refuses the nvidia module's signature"
         return _Reason(
             "signature-refused", words, trace.signature_refused + trace.secure_boot + signer + loaded, (SIGN, REBOOT)
         )
-    if trace.vermagic_refused:
+    if trace.vermagic_refused and not _is_for(file, trace.kernel):
         words = ": the nvidia module was built for another kernel"
         vermagic = file.cite("vermagic") if isinstance(file, ModuleFile) else ()
         return _Reason("wrong-vermagic", words, trace.vermagic_refused + vermagic + loaded, (BUILD, LOAD, REBOOT))
     refusal = trace.refusal(gpu.address) if trace.refused_all else None
     if refusal:
         words = f": the nvidia module could not take it: {refusal.words}"
-        return _Reason("probe-failed", words, refusal.evidence + loaded, (READ_THE_LOG, LOAD, REBOOT))
+        return _Reason(
+            "probe-failed", words, refusal.evidence + loaded, (read_the_log("kernel-module.gpu-bound"), LOAD, REBOOT)
+        )
     return _Reason("module-not-loaded", ": the nvidia module is not loaded", loaded, (LOAD, INSTALL, REBOOT))
+
+
+def _may_be_its(refused: Cited, file: Reading[ModuleFile]) -> bool:
+    """Whether the kernel's word on some module's signature fits this one: it names none, and tells unsigned from signed."""
+    if isinstance(file, Unread) or not file.exists:
+        return True
+    return any(("unsigned" in line.shows) != bool(file.signer) for line in refused)
+
+
+def _is_for(file: Reading[ModuleFile], kernel: str) -> bool:
+    """Whether the file that is there now was built for the running kernel, whatever an earlier one was refused for."""
+    return isinstance(file, ModuleFile) and bool(kernel) and file.vermagic.partition(" ")[0] == kernel
 
 
 def _refused(gpu: PciGpu, module: NvidiaModule, trace: ModuleTrace) -> _Reason:
@@ -227,10 +235,11 @@ def _fits(gpu: PciGpu, module: NvidiaModule, name: str, needed: Flavour) -> Verd
             f"apt-cache search nvidia | grep -E 'dkms|driver' | grep {'-v ' if needed is Flavour.PROPRIETARY else ''}open",
         ),
         interrupts="every process that uses a GPU of this node",
-        confirm="cat /proc/driver/nvidia/version",
+        confirm=confirmed_by("kernel-module.flavour-fits"),
     )
     summary = f"{name} needs the {needed.value} kernel module, the {loaded.value} one is loaded"
-    return Fail(gpu, summary, evidence, (change, REBOOT), Breaks.SUBJECT, cause=f"needs-{needed.value}")
+    remedies = (change, reboot("kernel-module.flavour-fits"))
+    return Fail(gpu, summary, evidence, remedies, Breaks.SUBJECT, cause=f"needs-{needed.value}")
 
 
 @check(
@@ -254,7 +263,14 @@ def gpu_not_excluded(gpus: PciGpus, driver: DriverGpus, modprobe: Reading[Modpro
         elif known.excluded:
             evidence = known.cite("excluded") + _option(modprobe, "NVreg_ExcludedGpus", "NVreg_GpuBlacklist")
             summary = "the driver was told to exclude it"
-            yield Fail(gpu, summary, evidence, (DROP_OPTION, REBOOT), Breaks.SUBJECT, cause="excluded")
+            yield Fail(
+                gpu,
+                summary,
+                evidence,
+                (DROP_OPTION, reboot("kernel-module.gpu-not-excluded")),
+                Breaks.SUBJECT,
+                cause="excluded",
+            )
         else:
             yield Pass(gpu, "not excluded", known.cite("excluded"))
 
@@ -262,127 +278,5 @@ def gpu_not_excluded(gpus: PciGpus, driver: DriverGpus, modprobe: Reading[Modpro
 def _option(modprobe: Reading[ModprobeConfig], *names: str) -> Cited:
     if isinstance(modprobe, Unread):
         return ()
-    options = modprobe.options.get("nvidia", ())
+    options = modprobe.options_of("nvidia")
     return tuple(seen for option in options if option.name in names for seen in option.cite("value"))
-
-
-@check(
-    "kernel-module.adapter-initialised",
-    link=Link.KERNEL_MODULE,
-    over=PciGpus,
-    needs={Link.PCIE},
-    explained_by=("kernel-module.flavour-fits", "kernel-module.gsp-firmware"),
-    title="The driver initialised every GPU",
-)
-def adapter_initialised(
-    gpus: PciGpus, driver: DriverGpus, states: Reading[PciStates], log: Reading[KernelLog]
-) -> Verdicts:
-    """The module can hold a GPU and still fail to start it, at the first program that opens it; nvidia-smi then finds no devices.
-
-    The kernel log says so in a line RmInitAdapter with codes, and mostly why in the lines before it: firmware file missing, GSP in a
-    bad state, too small an address window. A GPU whose VBIOS version the driver shows has been started since, whatever the log says;
-    one that nobody opened yet has not, and that is no fault.
-    """
-    for gpu in gpus:
-        known = driver.gpus[gpu.address]
-        if isinstance(known, Unread):
-            yield _by_the_log(gpu, known, states, log)
-        elif isinstance(known, Absent):
-            yield NotApplicable(gpu, "the driver does not list it", (known.evidence,))
-        elif known.initialised:
-            yield Pass(gpu, "initialised", known.cite("initialised"))
-        elif isinstance(log, Unread):
-            yield log.about(gpu)
-        else:
-            yield _started(gpu, known, states, log)
-
-
-_RM_INIT = re.compile(
-    r"NVRM: GPU \S+: RmInitAdapter failed|NVRM: \S*RmInitAdapter: Cannot initialize|rm_init_adapter failed"
-)
-LARGE_WINDOW_BYTES = 256 * 1024 * 1024
-"""The size of BAR1 without Resizable BAR, which firmware gives with Above 4G Decoding only."""
-
-
-class _Cause(Struct, frozen=True):
-    """Why a GPU did not start: the driver's own words for it, and what to do first."""
-
-    name: str
-    line: "re.Pattern[str]"
-    remedies: tuple[Remedy, ...]
-
-
-# kernel_gsp.c of open-gpu-kernel-modules for WPR2 and GSP, drivers/base/firmware_loader for the file; the last comes from the
-# proprietary module (NVIDIA/open-gpu-kernel-modules#862).
-_CAUSES = (
-    _Cause("wpr2", re.compile(r"NVRM: .*WPR2"), (READ_THE_LOG, RELOAD, REBOOT)),
-    _Cause(
-        "firmware",
-        re.compile(r"Direct firmware load for nvidia/\S+ failed|NVRM: .*No firmware image found"),
-        (FIRMWARE, RELOAD, REBOOT),
-    ),
-    _Cause(
-        "needs-open",
-        re.compile(r"requires use of the NVIDIA open kernel modules"),
-        (READ_THE_LOG, RELOAD, REBOOT),
-    ),
-    _Cause("gsp", re.compile(r"NVRM: .*GSP"), (READ_THE_LOG, RELOAD, REBOOT)),
-)
-
-
-def _failures(gpu: PciGpu, log: KernelLog) -> list[Evidence]:
-    return [line for line in log.lines(_RM_INIT, gpu.address) if "failed" in line.shows]
-
-
-def _by_the_log(gpu: PciGpu, unseen: Unread, states: Reading[PciStates], log: Reading[KernelLog]) -> Verdict:
-    """Where nobody recorded what the driver shows, its messages tell: each try failed, and it had no more to say."""
-    if unseen.why is not Why.NOT_RECORDED or isinstance(log, Unread):
-        return unseen.about(gpu)
-    failed, said = _failures(gpu, log), log.lines(_NVRM, gpu.address)
-    if len(failed) < MOST_FIRST_TRIES or said[-1].shows != failed[-1].shows:
-        return unseen.about(gpu)
-    return _not_started(gpu, failed, states, log)
-
-
-_NVRM = re.compile(r"NVRM: ")
-MOST_FIRST_TRIES = 3
-"""A GPU can fail at first and start later, without a message; one that has failed so often and then ends the log has not."""
-
-
-def _started(gpu: PciGpu, known: DriverGpu, states: Reading[PciStates], log: KernelLog) -> Verdict:
-    failed = _failures(gpu, log)
-    if not failed:
-        return NotApplicable(gpu, "no program has opened it yet", known.cite("initialised"))
-    return _not_started(gpu, failed, states, log)
-
-
-def _not_started(gpu: PciGpu, failed: list[Evidence], states: Reading[PciStates], log: KernelLog) -> Verdict:
-    # The driver says it twice; the line with the code says more.
-    last = next((line for line in reversed(failed) if "(0x" in line.shows), failed[-1])
-    words = last.shows
-    for cause in _CAUSES:
-        # The driver does not say of which GPU these lines are: those around its failure are its own.
-        if lines := log.before(words, cause.line, most=24) or log.after(words, cause.line, most=6):
-            summary = f"the driver could not initialise it: {lines[0].shows}"
-            evidence = (last, *lines[:2])
-            return Fail(gpu, summary, evidence, cause.remedies, Breaks.SUBJECT, cause=f"rminit-{cause.name}")
-    window = None if isinstance(states, Unread) else _small_window(states.by_address[gpu.address])
-    summary = f"the driver could not initialise it: {words}"
-    if window and _NO_WINDOW in words:
-        mebibytes = window.size >> 20
-        summary += f"; BAR{window.number} has {mebibytes} MiB, as without Above 4G Decoding and Resizable BAR"
-        return Fail(
-            gpu, summary, (last, *window.cite("region")), (WINDOW, REBOOT), Breaks.SUBJECT, cause="rminit-small-window"
-        )
-    return Fail(gpu, summary, (last,), (READ_THE_LOG, RELOAD, REBOOT), Breaks.SUBJECT, cause="rminit-failed")
-
-
-_NO_WINDOW = "(0x22:0x56:"
-"""What boards with a large memory print whose firmware left both options off (NVIDIA/open-gpu-kernel-modules#862, #872)."""
-
-
-def _small_window(state: PciState) -> Region | None:
-    """The largest region, if it is small."""
-    regions = () if isinstance(state.regions, Unread) else state.regions or ()
-    largest = max(regions, key=lambda region: region.size, default=None)
-    return largest if largest is not None and 0 < largest.size <= LARGE_WINDOW_BYTES else None

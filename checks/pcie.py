@@ -8,6 +8,7 @@ from gpudoctor.facts.expectations import Expectations
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.pci_link import GpuLinks, PciLink
+from gpudoctor.facts.pci_ports import PortAbove, PortsAbove
 from gpudoctor.facts.pci_state import PciState, PciStates, Region
 from gpudoctor.facts.platform import Platform, PlatformKind
 from gpudoctor.facts.recognition import Recognition
@@ -42,7 +43,7 @@ _FALLEN = re.compile(r"NVRM: (?:Xid \(PCI:\S+: 79,|.*fallen off the bus|.*serial
 _ABOUT_A_GPU = re.compile(r"NVRM: (?:Xid \(PCI:|GPU (?:at )?)([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})")
 # The first six regions only: those of virtual functions may stay without a place. Older kernels call them BAR 7 to 12, newer ones
 # VF BAR 0 to 5 (pci_resource_name in drivers/pci/pci.c).
-_NO_SPACE = re.compile(r"(?<!VF )BAR ?[0-5](?!\d).*(?:no space|failed to assign|is 0M)")
+_NO_SPACE = re.compile(r"(?<!VF )BAR ?[0-5](?!\d)(?!.*\[io ).*(?:no space|failed to assign|is 0M)")
 _BAR = re.compile(r"(?<!VF )BAR ?([0-5])(?!\d)")
 _POWER = re.compile(r"power state|D3cold")
 
@@ -97,6 +98,12 @@ def gpus_present(
 def _without_expectation(gpus: PciGpus, told: Reading[Recognition], log: Reading[KernelLog]) -> Verdict:
     """Some GPUs are there, and nobody said how many there should be, except perhaps the machine."""
     count, listing = len(gpus.gpus), gpus.cite("listing")
+    gone = _fallen_since_boot(gpus, log)
+    if gone:
+        summary = f"{_gpus(count)} on the PCI bus; the kernel log names one that fell off it and is no longer listed"
+        return Warn(
+            NODE, summary, gone + listing, (LOOK_AT_THE_BUS, expect_gpus(count), POWER_CYCLE), cause="gone-since-boot"
+        )
     profile = None if isinstance(told, Unread) else told.profile
     if isinstance(told, Unread) or profile is None or count > profile.gpus:
         return Pass(NODE, f"{_gpus(count)} on the PCI bus", listing)
@@ -112,6 +119,12 @@ def _without_expectation(gpus: PciGpus, told: Reading[Recognition], log: Reading
         (LOOK_AT_THE_BUS, expect_gpus(count), OTHER_HOST if told.is_instance else POWER_CYCLE),
         cause="fewer-than-the-machine-has",
     )
+
+
+def _fallen_since_boot(gpus: PciGpus, log: Reading[KernelLog]) -> Cited:
+    """What the log says of a GPU that fell off the bus and was taken from it since: hot-plug removes what does not answer."""
+    words = () if gpus.unlisted is not None else _last_words_of_the_missing(gpus, log)
+    return words if any(_FALLEN.search(line.shows) for line in words) else ()
 
 
 def _last_words_of_the_missing(gpus: PciGpus, log: Reading[KernelLog]) -> Cited:
@@ -168,7 +181,7 @@ def power_state(gpus: PciGpus, states: PciStates, log: Reading[KernelLog]) -> Ve
                 gpu,
                 "cannot leave its power state",
                 evidence,
-                (keep_awake(gpu.address), POWER_CYCLE),
+                (*keep_awake(gpu.address), POWER_CYCLE),
                 Breaks.SUBJECT,
                 cause="stuck-asleep",
             )
@@ -291,26 +304,36 @@ def _judge_links(gpu: PciGpu, path: tuple[PciLink, ...]) -> Verdict:
 
 
 @check("pcie.aer-errors", link=Link.PCIE, over=PciGpus, advisory=True, title="No uncorrectable PCIe errors are counted")
-def aer_errors(gpus: PciGpus, states: PciStates) -> Verdicts:
+def aer_errors(gpus: PciGpus, states: PciStates, ports: Reading[PortsAbove]) -> Verdicts:
     """Uncorrectable errors on the link lose transactions; the GPU may go on for a while, or fall off the bus at the next one.
 
-    Read from the kernel's AER counters, which start at zero at boot. Correctable errors are repaired by the link itself and are not
-    judged. Where firmware keeps error handling to itself, or AER is off, the kernel has no counters and there is nothing to say.
+    Read from the kernel's AER counters, which start at zero at boot, of the GPU and, for fatal ones, of the port above: only the port
+    can report that the link went down. Correctable errors are repaired by the link itself and are not judged. Where firmware keeps error
+    handling to itself, or AER is off, the kernel has no counters and there is nothing to say.
     """
     for gpu in gpus:
-        state = states.by_address[gpu.address]
-        if state.fatal_errors is None and state.nonfatal_errors is None:
-            yield NotApplicable(gpu, "the kernel counts no AER errors for it")
-            continue
-        counted = (state.fatal_errors or 0) + (state.nonfatal_errors or 0)
-        counters = {"fatal_errors": state.fatal_errors, "nonfatal_errors": state.nonfatal_errors}
-        cited = [name for name, count in counters.items() if count is not None]
-        evidence = state.cite(*cited)
-        if counted:
-            summary = f"{state.fatal_errors or 0} fatal and {state.nonfatal_errors or 0} non-fatal errors since boot"
-            yield Warn(gpu, summary, evidence, reseat(gpu.address), cause=f"aer-{gpu.address}")
-        else:
-            yield Pass(gpu, "none since boot", evidence)
+        port = None if isinstance(ports, Unread) else ports.by_gpu.get(gpu.address)
+        yield _judge_errors(gpu, states.by_address[gpu.address], port)
+
+
+def _judge_errors(gpu: PciGpu, state: PciState, port: PortAbove | None) -> Verdict:
+    counted = {
+        "fatal": (state.fatal_errors, state.cite("fatal_errors")),
+        "non-fatal": (state.nonfatal_errors, state.cite("nonfatal_errors")),
+    }
+    if port is not None:
+        counted[f"fatal at the port {port.address}"] = (port.fatal_errors, port.cite("fatal_errors"))
+    wrong = {name: count for name, (count, _) in counted.items() if isinstance(count, int) and count}
+    evidence = tuple(seen for count, cited in counted.values() if isinstance(count, int) for seen in cited)
+    if wrong:
+        summary = f"{' and '.join(f'{count} {name}' for name, count in wrong.items())} errors since boot"
+        return Warn(gpu, summary, evidence, reseat(gpu.address), cause=f"aer-{gpu.address}")
+    unread = next((count for count, _ in counted.values() if isinstance(count, Unread)), None)
+    if unread is not None and unread.why is not Why.NOT_RECORDED:
+        return unread.about(gpu)
+    if not any(isinstance(count, int) for count in (state.fatal_errors, state.nonfatal_errors)):
+        return unread.about(gpu) if unread else NotApplicable(gpu, "the kernel counts no AER errors for it")
+    return Pass(gpu, "none since boot", evidence)
 
 
 def _lines_about(gpu: PciGpu, log: Reading[KernelLog], pattern: "re.Pattern[str]") -> Cited:

@@ -45,9 +45,10 @@ def persistence_daemon(daemon: PersistenceDaemon, module: NvidiaModule) -> Verdi
     """Without a client that stays, the driver shuts a GPU down after each use: every program then waits seconds, and settings are lost.
 
     nvidia-persistenced is that client, and has the nodes made at boot. Where it is enabled, by its link in multi-user.target.wants,
-    it should run: then systemd has a control group for it, and the daemon a socket. Its journal says why it ended: most often it was
-    started before the nodes were there. Not judged where it is not enabled, as on Ubuntu, where a udev rule starts it, or where another
-    client keeps the GPUs up. Easily confused with persistence mode, set by nvidia-smi -pm: that needs no daemon.
+    it should run: then systemd has a control group for it, and the daemon a socket; a socket alone may have been left behind by one
+    that was killed. Its journal says why it ended: most often it was started before the nodes were there. Not judged where it is not
+    enabled, as on Ubuntu, where a udev rule starts it, or where another client keeps the GPUs up. Easily confused with persistence
+    mode, set by nvidia-smi -pm: that needs no daemon.
     """
     if not daemon.enabled:
         yield NotApplicable(daemon, "systemd is not told to start it", daemon.cite("enabled"))
@@ -59,5 +60,5 @@ def persistence_daemon(daemon: PersistenceDaemon, module: NvidiaModule) -> Verdi
         yield Pass(daemon, "enabled, and it runs", daemon.cite("running", "enabled"))
     else:
         why = f": {daemon.said[0].shows}" if daemon.said else ""
-        evidence = daemon.cite("enabled", "running") + daemon.said
+        evidence = daemon.cite("enabled", "running") + daemon.left_behind + daemon.said
         yield Warn(daemon, f"enabled, but it does not run{why}", evidence, (START, LATER, DISABLE), cause="not-running")

@@ -8,8 +8,8 @@ from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.modprobe import ModprobeConfig
 from gpudoctor.facts.platform import PlatformGpu, PlatformKind
 from gpudoctor.facts.raw import Absent, Entry, EntryType
-from gpudoctor.facts.tegra import CONTROL_NODES, TegraDriver
-from gpudoctor.facts.wsl import CUDA, DXG, LIBRARIES, WslDriver
+from gpudoctor.facts.tegra import TegraDriver
+from gpudoctor.facts.wsl import CUDA, LIBRARIES, WslDriver
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -31,7 +31,7 @@ _IN_WINDOWS = Remedy(
     "In Windows: see that the distribution is of version 2 and that .wslconfig does not say gpuSupport=false, update WSL, start it anew.",
     run=("wsl.exe --list --verbose", "wsl.exe --update", "wsl.exe --shutdown"),
     interrupts="everything that runs in WSL",
-    confirm=f"ls -l {DXG}",
+    confirm="gpudoctor run --check device-nodes.platform-node",
 )
 _WINDOWS_DRIVER = Remedy(
     Action.INSTALL_PACKAGE,
@@ -60,7 +60,7 @@ _LOAD_NVGPU = Remedy(
         "systemctl status nv-load-display-modules --no-pager",
         "journalctl -k -b --grep nvgpu | tail -20",
     ),
-    confirm=f"ls -l {CONTROL_NODES[0]}",
+    confirm="gpudoctor run --check kernel-module.tegra-driver",
 )
 _RELOAD_NVGPU = Remedy(
     Action.LOAD_MODULE,
@@ -71,15 +71,18 @@ _RELOAD_NVGPU = Remedy(
         "modprobe -r nvgpu && modprobe nvgpu",
     ),
     interrupts="every program that uses the GPU",
-    confirm=f"ls -l {CONTROL_NODES[0]}",
+    confirm="gpudoctor run --check device-nodes.platform-node",
 )
-_REBOOT = Remedy(
-    Action.REBOOT,
-    "Or reboot.",
-    run=("systemctl reboot",),
-    interrupts="the whole node",
-    confirm=f"ls -l {CONTROL_NODES[0]}",
-)
+
+
+def _reboot(check_id: str) -> Remedy:
+    return Remedy(
+        Action.REBOOT,
+        "Or reboot.",
+        run=("systemctl reboot",),
+        interrupts="the whole node",
+        confirm=f"gpudoctor run --check {check_id}",
+    )
 
 
 _NVGPU_TROUBLE = re.compile(r"nvgpu.*(?:fail|error|invalid|unable)", re.IGNORECASE)
@@ -107,7 +110,9 @@ def platform_node(gpu: PlatformGpu, wsl: WslDriver, tegra: TegraDriver, log: Rea
         yield NotApplicable(NODE, f"{tegra.openrm_chip} has its GPU on PCI", tegra.cite("openrm_chip"))
     else:
         lines = () if isinstance(log, Unread) else tuple(log.lines(_NVGPU_TROUBLE, "nvgpu"))[-3:]
-        yield _node(tegra.node, gpu, (_RELOAD_NVGPU, _REBOOT), lines)
+        yield _node(
+            tegra.node, gpu, (_RELOAD_NVGPU, _reboot("device-nodes.platform-node")), tegra.node_missing[1:] + lines
+        )
 
 
 def _node(
@@ -200,5 +205,6 @@ def tegra_driver(gpu: PlatformGpu, tegra: TegraDriver, modprobe: Reading[Modprob
         yield tegra.node.about(NODE)
     else:
         blocked = None if isinstance(modprobe, Unread) else modprobe.blocked.get("nvgpu")
-        evidence = (*tegra.cite("loaded"), tegra.node.evidence, *((blocked,) if blocked else ()))
-        yield Fail(NODE, "nvgpu is not loaded", evidence, (_LOAD_NVGPU, _REBOOT), Breaks.NODE, cause="not-loaded")
+        evidence = (*tegra.cite("loaded"), *tegra.node_missing, *((blocked,) if blocked else ()))
+        remedies = (_LOAD_NVGPU, _reboot("kernel-module.tegra-driver"))
+        yield Fail(NODE, "nvgpu is not loaded", evidence, remedies, Breaks.NODE, cause="not-loaded")

@@ -91,7 +91,7 @@ def _is_shim(name: str) -> bool:
 
 
 def _program(docker: DockerConfig, runtime: DockerRuntime) -> Verdict:
-    evidence = runtime.cite("program", "executable")
+    evidence = runtime.cite("program") + runtime.searched
     if isinstance(runtime.executable, Unread):
         return runtime.executable.about(docker)
     if runtime.executable:
@@ -108,7 +108,7 @@ def _without_runtime(docker: DockerConfig) -> Verdict:
         return docker.installed.about(docker)
     if isinstance(docker.toolkit_runtime, Unread):
         return docker.toolkit_runtime.about(docker)
-    evidence = docker.cite("file", "toolkit_runtime")
+    evidence = docker.cite("file") + docker.searched
     if docker.toolkit_runtime is None:
         return NotApplicable(docker, "Docker names no nvidia runtime and the toolkit is not installed", evidence)
     summary = "the toolkit is installed but daemon.json names no nvidia runtime: --runtime=nvidia will not work"

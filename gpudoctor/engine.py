@@ -58,8 +58,14 @@ def _run(check: Check, desk: Desk, breakage: Breakage, today: datetime.date) -> 
         return _outcome(check, _ask(check, desk, (NODE,)), desk, today)
     population = desk.get(check.over)
     if isinstance(population, Unread):
-        return _outcome(check, [population.about(NODE)], desk, today)
+        verdicts = _ask(check, desk, (NODE,)) if _judges_unseen(check) else [population.about(NODE)]
+        return _outcome(check, verdicts, desk, today)
     return _run_over(check, population, desk, breakage, today)
+
+
+def _judges_unseen(check: Check) -> bool:
+    """Whether a check has something to say of a population of which nothing is seen: it asks for `Reading[Population]`."""
+    return any(need.fact is check.over and need.judges_unread for need in check.parameters)
 
 
 def _run_over(check: Check, population: Population, desk: Desk, breakage: Breakage, today: datetime.date) -> Outcome:
@@ -67,7 +73,8 @@ def _run_over(check: Check, population: Population, desk: Desk, breakage: Breaka
     if not members:
         if population.unlisted is None:
             return Outcome(check, skipped="not-applicable", detail=population.NOTHING)
-        return _outcome(check, [population.unlisted.about(NODE)], desk, today)
+        verdicts = _ask(check, desk, (NODE,)) if _judges_unseen(check) else [population.unlisted.about(NODE)]
+        return _outcome(check, verdicts, desk, today)
     if blockers := _blockers(check, breakage, members):
         return Outcome(check, blocked_by=blockers)
     return _outcome(check, _ask(check, desk, members), desk, today)

@@ -86,10 +86,11 @@ def _explainers(judgement: Judgement, breakage: Breakage, causes: Mapping[str, B
     if not isinstance(verdict, (Fail, Warn, Unknown)):
         return ()
     named = verdict.of if isinstance(verdict, (Fail, Warn)) else ()
+    own_fault = isinstance(verdict, (Fail, Warn)) and verdict.own_fault
     found: list[str] = []
     for subject in named or (verdict.subject,):
         by = breakers(breakage, judgement.check.needs, subject)
-        for cause in judgement.check.explained_by:
+        for cause in () if own_fault else judgement.check.explained_by:
             if cause in causes:
                 by += breakers(causes[cause], (judgement.check.link,), subject)
         if not by:

@@ -17,10 +17,12 @@ CHECK_MODULES = (
     "device_nodes",
     "driver_cuda",
     "toolkit",
+    "adapter",
     "module_files",
     "kernel_health",
     "driver_files",
     "device_files",
+    "char_links",
     "persistence",
     "platforms",
     "profile",
@@ -123,7 +125,7 @@ def _place(
 _declared = Registry()
 
 
-def check(
+def check(  # noqa: PLR0913 - keywords of a declaration
     check_id: str,
     *,
     link: Link,

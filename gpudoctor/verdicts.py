@@ -147,7 +147,7 @@ class Pass(_Verdict, frozen=True):
 
 
 class Warn(_Verdict, frozen=True):
-    """Something deserves attention but breaks nothing now."""
+    """Something deserves attention but breaks nothing now. `own_fault` as in `Fail`."""
 
     summary: str
     evidence: Cited
@@ -155,6 +155,7 @@ class Warn(_Verdict, frozen=True):
     cause: str = ""
     of: tuple[Subject, ...] = ()
     references: tuple[str, ...] = ()
+    own_fault: bool = False
 
     def __post_init__(self) -> None:
         _demand(bool(self.evidence), "a Warn needs evidence", self.summary)
@@ -164,7 +165,8 @@ class Warn(_Verdict, frozen=True):
 class Fail(_Verdict, frozen=True):
     """Something is broken. `cause` groups findings: equal causes of one check are one root cause.
 
-    `of` names the members of a population that a verdict about the node speaks of.
+    `of` names the members of a population that a verdict about the node speaks of. With `own_fault` it is no consequence of what the
+    check names in `explained_by`: a node with the numbers of another driver is wrong whether or not a third one is missing.
     """
 
     summary: str
@@ -174,6 +176,7 @@ class Fail(_Verdict, frozen=True):
     cause: str = ""
     of: tuple[Subject, ...] = ()
     references: tuple[str, ...] = ()
+    own_fault: bool = False
 
     def __post_init__(self) -> None:
         _demand(bool(self.evidence), "a Fail needs evidence", self.summary)

@@ -71,7 +71,7 @@ class Machine(Builder):
 
     def gpu(self, address: str, place: str, driver: str | None = "nvidia") -> None:
         """A GPU, awake."""
-        self._common(address, place, driver, "0x10de", "0x030200", config(size=4096))
+        self._common(address, place, driver, "0x10de", "0x030200", b"\xde\x10" + config(size=4096)[2:])
         self.speeds(address, place, "16.0 GT/s PCIe", "16.0 GT/s PCIe")
 
     def _common(

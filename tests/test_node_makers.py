@@ -9,6 +9,8 @@ from gpudoctor.verdicts import Unread
 from tests.captures import diagnose
 from tests.small_node import COMPLETE, SmallNode, alarms, cited, steps
 
+CONTAINER = "/run/nvidia/driver"
+
 
 def _helper(machine: SmallNode, mode: int, path: str = "/usr/bin/nvidia-modprobe") -> None:
     machine.tree.put(path, Record(entry=Entry(path, EntryType.FILE, mode, 0, 0)))
@@ -42,6 +44,22 @@ def test_the_helper_of_the_driver_container_is_run_there() -> None:
     machine = SmallNode()
     _helper(machine, 0o4755, "/run/nvidia/driver/usr/bin/nvidia-modprobe")
     assert "chroot /run/nvidia/driver nvidia-modprobe -c 1" in steps(_gpu_finding(machine))
+
+
+def test_a_wrong_node_in_the_driver_container_is_made_anew_there() -> None:
+    machine = SmallNode(nvidia_uvm=506)
+    for path in ("/dev/nvidia-uvm", "/dev/nvidia-modeset"):
+        machine.absent(path)
+    machine.char(f"{CONTAINER}/dev/nvidia-uvm", 400, 0)
+    machine.char(f"{CONTAINER}/dev/nvidia-modeset", 196, 254)
+    report = machine.report()
+    (uvm,) = alarms(report, "device-nodes.uvm-node")
+    assert uvm.remedies[0].run[:2] == (
+        f"rm -d {CONTAINER}/dev/nvidia-uvm",
+        f"chroot {CONTAINER} nvidia-modprobe -u -c 0",
+    )
+    (modeset,) = alarms(report, "device-nodes.other-nodes")
+    assert f"chroot {CONTAINER} nvidia-modprobe -m" in steps(modeset)
 
 
 def test_a_udev_rule_that_runs_mknod_is_told_of_with_its_failure() -> None:

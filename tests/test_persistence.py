@@ -43,11 +43,44 @@ def test_a_daemon_that_runs_passes_on_either_kind_of_control_groups(group: str) 
     assert group in cited(finding)
 
 
-def test_a_daemon_is_known_by_its_socket_too() -> None:
-    machine = _enabled(group=None)
-    path = "/run/nvidia-persistenced/socket"
-    machine.tree.put(path, Record(entry=Entry(path, EntryType.SOCKET)))
-    assert machine.report().result(CHECK).status is Status.PASS
+SOCKET = "/run/nvidia-persistenced/socket"
+PID_FILE = "/run/nvidia-persistenced/nvidia-persistenced.pid"
+
+
+def _with_socket(*, slices: bool = True) -> SmallNode:
+    machine = _enabled(group=None, slices=slices)
+    if not slices:
+        for place in ("system.slice", "systemd/system.slice", "unified/system.slice"):
+            machine.absent(f"/sys/fs/cgroup/{place}")
+    machine.tree.put(SOCKET, Record(entry=Entry(SOCKET, EntryType.SOCKET)))
+    return machine
+
+
+def test_a_daemon_is_known_by_its_socket_where_no_control_group_is_in_view() -> None:
+    (finding,) = _with_socket(slices=False).report().result(CHECK).findings
+    assert finding.status is Status.PASS and SOCKET in cited(finding)
+
+
+def test_a_socket_left_behind_is_no_running_daemon() -> None:
+    machine = _with_socket()
+    machine.text(PID_FILE, "935\n")
+    machine.text("/proc/935/comm", "bash\n")
+    (finding,) = alarms(machine.report(), CHECK)
+    assert f"{GROUP} does not exist" in cited(finding) and f"{SOCKET} exists: left behind" in cited(finding)
+
+
+def test_a_daemon_that_was_started_by_hand_runs_outside_its_unit() -> None:
+    machine = _with_socket()
+    machine.text(PID_FILE, "935\n")
+    machine.text("/proc/935/comm", "nvidia-persiste\n")
+    (finding,) = machine.report().result(CHECK).findings
+    assert finding.status is Status.PASS and "/proc/935/comm" in cited(finding)
+
+
+def test_an_unreadable_pid_file_beside_a_socket_is_unknown() -> None:
+    machine = _with_socket()
+    machine.tree.put(PID_FILE, Record(error="EACCES"))
+    assert machine.report().result(CHECK).why == "no-permission"
 
 
 def test_an_enabled_daemon_that_ended_warns_with_its_own_words() -> None:
@@ -61,7 +94,8 @@ def test_an_enabled_daemon_that_ended_warns_with_its_own_words() -> None:
     (finding,) = alarms(machine.report(), CHECK)
     assert finding.status is Status.WARN
     assert finding.summary.startswith("enabled, but it does not run: Failed to query NVIDIA devices")
-    assert finding.evidence[2].at == "2026-11-29T10:00:01+0000"
+    said = finding.evidence[3]
+    assert (said.where, said.at) == ("journalctl -b -u nvidia-persistenced", "2026-11-29T10:00:01+0000")
 
 
 def test_a_daemon_that_ended_because_nodes_are_missing_is_a_consequence() -> None:

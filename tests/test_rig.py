@@ -219,8 +219,9 @@ def test_the_real_module_that_refused_its_gpus_is_quoted(rig: Path) -> None:
 # Each of these has neither lspci nor sysfs, and its log does not enumerate the bus. 00: only "NVRM: No NVIDIA GPU found". 02: meant as a
 # vermagic mismatch, but the module loaded (console.txt: "bad.ko: No such device") and the log holds no "version magic" line.
 @pytest.mark.parametrize("name", ["00-real-module-no-gpu", "02-vermagic-mismatch"])
-def test_a_state_that_shows_no_bus_is_unknown_and_not_accused(name: str, rig: Path) -> None:
+def test_a_state_that_shows_no_bus_is_accused_of_what_nvml_says_only(name: str, rig: Path) -> None:
     report = diagnose(_real_module(rig, name))
-    assert failed_roots(report) == [] and crashed(report) == []
+    assert failed_roots(report) == [("driver-cuda.nvml-answers", ("node",))] and crashed(report) == []
+    assert "NVML_ERROR_DRIVER_NOT_LOADED" in report.root_causes[0].summary
     assert report.result("pcie.gpus-present").why == "not-recorded"
     assert fact(_real_module(rig, name), NvidiaModule).loaded is False

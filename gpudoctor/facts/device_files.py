@@ -3,7 +3,7 @@
 import re
 
 from gpudoctor.facts.desk import Desk, Fact, Reading
-from gpudoctor.facts.device_nodes import DRIVER_ROOT, NVIDIA_MAJOR, ExpectedNode, Majors, look
+from gpudoctor.facts.device_nodes import DRIVER_ROOT, NVIDIA_MAJOR, ExpectedNode, GpuNodes, Majors, look
 from gpudoctor.facts.pci import NvSwitches
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing
 from gpudoctor.verdicts import Evidence, Unread, Why
@@ -45,6 +45,22 @@ class DevDirectory(Fact, frozen=True):
         is_kmsg = isinstance(entry, Entry) and entry.type is EntryType.CHAR
         own = is_kmsg and isinstance(entry, Entry) and (entry.major, entry.minor) in (KMSG_NUMBERS, (None, None))
         return cls(own=own)
+
+
+class NotGiven(Fact, frozen=True):
+    """The GPUs that this container sees on the bus and was not given: some GPU's node is in its /dev, theirs is not."""
+
+    addresses: frozenset[str]
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "NotGiven | Unread":
+        """Empty outside of containers, and where that cannot be told; never unread itself."""
+        dev, nodes = desk.get(DevDirectory), desk.get(GpuNodes)
+        if isinstance(dev, Unread) or dev.own is not False or isinstance(nodes, Unread):
+            return cls(addresses=frozenset())
+        given = any(isinstance(found, Entry) for found in nodes.by_address.values())
+        lacking = (address for address, found in nodes.by_address.items() if isinstance(found, Absent))
+        return cls(addresses=frozenset(lacking) if given else frozenset())
 
 
 class OtherNodes(Fact, frozen=True):

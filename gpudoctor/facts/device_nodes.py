@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.driver import DriverGpu, DriverGpus
-from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw
+from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw, TextFile, decimal
 from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread, Why
 
 NVIDIA_MAJOR = 195
@@ -91,7 +91,7 @@ class ExpectedNode(Citable, frozen=True):
         """What is there, or that nothing is."""
         match self.found:
             case Entry():
-                return Evidence(self.found.path, describe(self.found))
+                return Evidence(self.found.where, describe(self.found))
             case Absent():
                 return self.found.evidence
             case Unread():
@@ -148,6 +148,37 @@ class CommonNodes(Fact, frozen=True):
     def gather(cls, desk: Desk) -> "CommonNodes | Unread":
         """Looked at, never opened."""
         return cls(control=look(desk.raw, CONTROL), uvm=look(desk.raw, UVM))
+
+
+OVERFLOW = ("/proc/sys/kernel/overflowuid", "/proc/sys/kernel/overflowgid")
+DEFAULT_OVERFLOW = 65534
+
+
+class OverflowIds(Fact, frozen=True):
+    """The user and group that stand for those a user namespace has no name for (user_namespaces(7), "Unmapped user and group IDs").
+
+    Looked for only where a node has an owner other than root.
+    """
+
+    uid: int
+    gid: int
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "OverflowIds | Unread":
+        """Never unread itself: the kernel's default, where its setting cannot be read."""
+        gpus, common = desk.get(GpuNodes), desk.get(CommonNodes)
+        found = [] if isinstance(gpus, Unread) else list(gpus.by_address.values())
+        found += [] if isinstance(common, Unread) else [common.control]
+        if not any(isinstance(entry, Entry) and (entry.uid or entry.gid) for entry in found):
+            return cls(uid=DEFAULT_OVERFLOW, gid=DEFAULT_OVERFLOW)
+        uid, gid = (_number(desk.raw, path) for path in OVERFLOW)
+        return cls(uid=uid, gid=gid)
+
+
+def _number(raw: Raw, path: str) -> int:
+    file = raw.read(path)
+    number = decimal(file.text.strip()) if isinstance(file, TextFile) else None
+    return DEFAULT_OVERFLOW if number is None else number
 
 
 def describe(entry: Entry) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpudoctor.facts.desk import Citable, Desk, Fact, Reading
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw, TextFile
-from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread, Why
+from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
 DAEMON_JSON = "/etc/docker/daemon.json"
 
@@ -21,19 +21,21 @@ DAEMON_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/s
 class DockerRuntime(Citable, frozen=True):
     """One entry of `runtimes`: the program it names and whether that is an executable file.
 
-    `refused` is why dockerd would not start with this entry; then nothing else is known of it.
+    `refused` is why dockerd would not start with this entry; then nothing else is known of it. `searched` is what was seen of the program.
     """
 
     name: str
     program: str | None
     executable: Reading[bool]
     refused: str | None = None
+    searched: Cited = ()
 
 
 class DockerConfig(Fact, frozen=True):
     """daemon.json as dockerd would read it.
 
     `installed` is whether a dockerd was found; `syntax_error` is set when the file is no JSON object, then nothing else is known of it.
+    `searched` is what was seen of the toolkit's runtime.
     """
 
     installed: Reading[bool]
@@ -42,6 +44,7 @@ class DockerConfig(Fact, frozen=True):
     runtimes: Mapping[str, DockerRuntime]
     default_runtime: str | None
     toolkit_runtime: Reading[str | None]
+    searched: Cited = ()
 
     @property
     def subject(self) -> Subject:
@@ -56,8 +59,8 @@ class DockerConfig(Fact, frozen=True):
         if isinstance(file, Unread):
             return file
         installed, installed_evidence = _installed(raw)
-        toolkit, toolkit_evidence = _find_program(raw, TOOLKIT_RUNTIME)
-        evidence = {"installed": installed_evidence, "toolkit_runtime": toolkit_evidence}
+        toolkit, searched = _find_program(raw, TOOLKIT_RUNTIME)
+        evidence = {"installed": installed_evidence}
         if isinstance(file, Absent):
             evidence["file"] = file.evidence
             return cls(
@@ -67,6 +70,7 @@ class DockerConfig(Fact, frozen=True):
                 runtimes={},
                 default_runtime=None,
                 toolkit_runtime=toolkit,
+                searched=searched,
                 read_from=evidence,
             )
         settings, error = _parse(file)
@@ -80,6 +84,7 @@ class DockerConfig(Fact, frozen=True):
             runtimes={} if error is not None else _runtimes(raw, settings.get("runtimes")),
             default_runtime=_well_formed(default) if isinstance(default, str) else None,
             toolkit_runtime=toolkit,
+            searched=searched,
             read_from=evidence,
         )
 
@@ -168,14 +173,14 @@ def _runtime(raw: Raw, name: str, entry: dict[str, Any]) -> DockerRuntime:
     program = _well_formed(path or (binary if isinstance(binary, str) else "")) or None
     says = Evidence(DAEMON_JSON, f"runtimes.{name} names {program or shim or 'no program'}")
     if refused is not None or program is None:
-        evidence = {"program": says, "executable": says}
-        return DockerRuntime(name=name, program=None, executable=False, refused=refused, read_from=evidence)
-    found, evidence_of_it = _find_program(raw, program)
+        return DockerRuntime(name=name, program=None, executable=False, refused=refused, read_from={"program": says})
+    found, searched = _find_program(raw, program)
     return DockerRuntime(
         name=name,
         program=program,
         executable=found if isinstance(found, Unread) else found is not None,
-        read_from={"program": says, "executable": evidence_of_it},
+        searched=searched,
+        read_from={"program": says},
     )
 
 
@@ -189,10 +194,10 @@ def _installed(raw: Raw) -> tuple[Reading[bool], Evidence]:
             unread = entry
     if unread is not None:
         return unread, Evidence(unread.where, unread.detail)
-    return False, Evidence(", ".join(DAEMON_BINARIES), "do not exist")
+    return False, Evidence(DAEMON_BINARIES[0], "does not exist, nor does a dockerd elsewhere")
 
 
-def _find_program(raw: Raw, program: str) -> tuple[Reading[str | None], Evidence]:
+def _find_program(raw: Raw, program: str) -> tuple[Reading[str | None], Cited]:
     """Where a program is, searched as dockerd would; an entry that is no executable file does not count."""
     candidates = [program] if "/" in program else [f"{folder}/{program}" for folder in DAEMON_PATH]
     unread: Unread | None = None
@@ -201,7 +206,7 @@ def _find_program(raw: Raw, program: str) -> tuple[Reading[str | None], Evidence
         if isinstance(entry, Unread):
             unread = entry
         elif isinstance(entry, Entry) and entry.type is EntryType.FILE and (entry.mode is None or entry.mode & 0o111):
-            return path, Evidence(path, "exists, executable" if entry.mode is not None else "exists")
+            return path, (Evidence(path, "exists, executable" if entry.mode is not None else "exists"),)
     if unread is not None:
-        return unread, Evidence(unread.where, unread.detail)
-    return None, Evidence(", ".join(candidates), "no executable file there")
+        return unread, (Evidence(unread.where, unread.detail),)
+    return None, tuple(Evidence(path, "no executable file there") for path in candidates)

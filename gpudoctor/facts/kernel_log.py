@@ -2,6 +2,8 @@
 
 import re
 
+from msgspec.structs import replace
+
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.verdicts import Evidence, Unread
 
@@ -39,10 +41,18 @@ class KernelLog(Fact, frozen=True):
             start = self.text.find(anchor, end)
         return found
 
-    def before(self, words: str, pattern: "re.Pattern[str]", most: int = 16) -> tuple[Evidence, ...]:
+    def since(self, words: str) -> "KernelLog":
+        """The log from the last line on in which some words occur, the whole log where they do not."""
+        place = self.text.rfind(words)
+        return self if place < 0 else replace(self, text=self.text[self.text.rfind("\n", 0, place) + 1 :])
+
+    def before(
+        self, words: str, pattern: "re.Pattern[str]", most: int = 16, until: "re.Pattern[str] | None" = None
+    ) -> tuple[Evidence, ...]:
         """The last message whose first line matches, among the last few lines before the last occurrence of some words.
 
-        A message of several lines has its time before the first one only; where no line has a time each is a message.
+        A message of several lines has its time before the first one only; where no line has a time each is a message. What lies
+        before a message that matches `until` belongs to that one.
         """
         place = self.text.rfind(words)
         lines = self.text[max(0, place - 200 * most) : self.text.rfind("\n", 0, max(0, place)) + 1].splitlines()[-most:]
@@ -53,8 +63,12 @@ class KernelLog(Fact, frozen=True):
                 messages[-1].append(line)
             else:
                 messages.append([line])
-        found = next((message for message in reversed(messages) if pattern.search(message[0])), [])
-        return tuple(self._evidence(line) for line in found)
+        for message in reversed(messages):
+            if pattern.search(message[0]):
+                return tuple(self._evidence(line) for line in message)
+            if until is not None and until.search(message[0]):
+                break
+        return ()
 
     def after(self, words: str, pattern: "re.Pattern[str]", most: int = 4) -> tuple[Evidence, ...]:
         """The matching ones among the few messages after the last occurrence of some words: NVRM breaks its sentences into lines."""

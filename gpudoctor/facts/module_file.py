@@ -3,17 +3,27 @@
 import re
 from collections.abc import Mapping
 
-from gpudoctor.facts.desk import Desk, Fact
-from gpudoctor.facts.raw import Absent, CommandOutput, Listing, TextFile
+from msgspec import Struct
+
+from gpudoctor.facts.desk import Desk, Fact, Reading
+from gpudoctor.facts.host import Host
+from gpudoctor.facts.raw import Absent, CommandOutput, Raw, TextFile
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 MODINFO = ("modinfo", "nvidia")
 DKMS_STATUS = ("dkms", "status")
-DKMS_TREE = "/var/lib/dkms/nvidia"
+DKMS_TREE = "/var/lib/dkms"
 KERNELS = "/lib/modules"
 
+# The names of the driver itself: nvidia (NVIDIA's runfile and RPMs, Ubuntu, Arch), nvidia-open (NVIDIA's RPMs, sed in eks-ami's
+# install-nvidia-driver.sh), nvidia-srv (Ubuntu's -server packages), nvidia-NNN and nvidia-current-updates (older Ubuntu), nvidia-current,
+# nvidia-current-open, nvidia-tesla-NNN and nvidia-legacy-NNNxx (Debian's *-kernel-dkms). nvidia-fs, nvidia-peer-memory, nvidia-uvm of old
+# packages and the like are other modules.
+_NAME = r"nvidia(?:-(?:open|srv|server|current|updates|tesla|legacy|experimental|kernel|source|latest|\d{2,4}(?:xx)?))*"
+
 # "nvidia/550.163.01, 5.15.0-139-generic, x86_64: installed"; before dkms 3 "nvidia, 550.163.01, 5.15.0-139-generic, x86_64: installed".
-_BUILD = re.compile(r"^nvidia\S*?[/,]\s*([\d.]+), ([^,]+), ([^:,]+): (.+)$", re.MULTILINE)
+# What was built for no kernel yet is "nvidia/550.163.01: added" (dkms(8), status).
+_BUILD = re.compile(rf"^({_NAME})(?:/|, ?)([\w.+~-]+)(?:, ([^,:]+), ([^:,]+))?: (.+)$", re.MULTILINE)
 
 
 class ModuleFile(Fact, frozen=True):
@@ -38,6 +48,9 @@ class ModuleFile(Fact, frozen=True):
             said = (output.stderr or output.stdout).strip()
             if "not found" not in said:
                 return Unread(Why.UNREADABLE, "modinfo nvidia", said or f"exit status {output.exit}")
+            unseen = _tree_unseen(desk, said)
+            if unseen is not None:
+                return unseen
             return cls(
                 exists=False,
                 filename="",
@@ -57,6 +70,20 @@ class ModuleFile(Fact, frozen=True):
         )
 
 
+def _tree_unseen(desk: Desk, said: str) -> Unread | None:
+    """Why "not found" says nothing: modinfo says it too where the running kernel's tree is not in view, as in most containers.
+
+    Only where it names the directory that it searched is its word enough (modprobe does, libkmod's modinfo mostly does not).
+    """
+    host = desk.get(Host)
+    if isinstance(host, Unread) or not host.kernel or KERNELS in said:
+        return None
+    place = f"{KERNELS}/{host.kernel}"
+    if isinstance(desk.raw.entry(place, follow=True), Absent):
+        return Unread(Why.UNREADABLE, place, "does not exist here", would_need="a view of the host's /lib/modules")
+    return None
+
+
 def _fields(output: CommandOutput) -> dict[str, str]:
     pairs = (line.partition(":") for line in output.stdout.splitlines())
     fields: dict[str, str] = {}
@@ -65,11 +92,26 @@ def _fields(output: CommandOutput) -> dict[str, str]:
     return fields
 
 
-class Dkms(Fact, frozen=True):
-    """DKMS' builds of nvidia: state by kernel release, the kernels installed here, and the end of each failed build's log."""
+class Build(Struct, frozen=True):
+    """A line of `dkms status`: `kernel` is empty for a version that was built for none yet."""
 
+    name: str
+    version: str
+    kernel: str
+    state: str
+
+
+class Dkms(Fact, frozen=True):
+    """DKMS' builds of the driver, the kernels installed here, and the first error in the log of a build that stopped.
+
+    `installed` is whether there is a dkms at all; `managed` whether it knows the driver. `states` are by kernel release.
+    """
+
+    installed: bool
+    managed: bool
     states: Mapping[str, str]
-    kernels: tuple[str, ...]
+    kernels: Reading[tuple[str, ...]]
+    incomplete: Unread | None
     failure: str | None
 
     @classmethod
@@ -78,26 +120,60 @@ class Dkms(Fact, frozen=True):
         output = desk.raw.command(DKMS_STATUS)
         if isinstance(output, Unread):
             return output
-        text = output.stdout if isinstance(output, CommandOutput) else ""
-        builds = _BUILD.findall(text)
-        kernels = desk.raw.listing(KERNELS)
-        failure, failure_evidence = _failure(desk, [version for version, *_ in builds]) if builds else (None, None)
-        evidence = {"states": Evidence("dkms status", text.strip().replace("\n", "; ") or "nothing about nvidia")}
+        if isinstance(output, Absent):
+            return cls(installed=False, managed=False, states={}, kernels=(), incomplete=None, failure=None)
+        builds = [
+            Build(name, version, kernel, state.strip())
+            for name, version, kernel, _, state in _BUILD.findall(output.stdout)
+        ]
+        said = output.stdout.strip().replace("\n", "; ")
+        if output.exit != 0 and not builds:
+            words = output.stderr.strip() or said or f"exit status {output.exit}"
+            return Unread(Why.UNREADABLE, "dkms status", words.partition("\n")[0])
+        evidence = {"states": Evidence("dkms status", said or "prints nothing")}
+        kernels, incomplete = _kernels(desk.raw) if builds else ((), None)
+        if not isinstance(kernels, Unread):
+            evidence["kernels"] = Evidence(KERNELS, ", ".join(kernels) or "is empty")
+        failure, failure_evidence = _failure(desk.raw, builds)
         if failure_evidence is not None:
             evidence["failure"] = failure_evidence
         return cls(
-            states={kernel: state.strip() for _, kernel, _, state in builds},
-            kernels=kernels.names if isinstance(kernels, Listing) else (),
+            installed=True,
+            managed=bool(builds),
+            states=_states(builds),
+            kernels=kernels,
+            incomplete=incomplete,
             failure=failure,
             read_from=evidence,
         )
 
 
-def _failure(desk: Desk, versions: list[str]) -> tuple[str | None, Evidence | None]:
-    """The first compiler error in the log of a build that stopped; DKMS keeps a failed one in VERSION/build."""
-    for version in dict.fromkeys(versions):
-        path = f"{DKMS_TREE}/{version}/build/make.log"
-        log = desk.raw.read(path)
+def _states(builds: list[Build]) -> dict[str, str]:
+    """The best state for each kernel: two packages of the driver may each have built for some."""
+    states: dict[str, str] = {}
+    for build in builds:
+        if build.kernel and not states.get(build.kernel, "").startswith("installed"):
+            states[build.kernel] = build.state
+    return states
+
+
+def _kernels(raw: Raw) -> tuple[Reading[tuple[str, ...]], Unread | None]:
+    """The releases below /lib/modules, and why there may be more of them."""
+    listing = raw.listing(KERNELS)
+    if isinstance(listing, Unread):
+        return listing, listing
+    if isinstance(listing, Absent):
+        unseen = Unread(Why.UNREADABLE, KERNELS, listing.detail, would_need="a view of the host's /lib/modules")
+        return unseen, unseen
+    partly = None if listing.complete else Unread(Why.NOT_RECORDED, KERNELS, "the recording lists at least these")
+    return listing.names, partly
+
+
+def _failure(raw: Raw, builds: list[Build]) -> tuple[str | None, Evidence | None]:
+    """The first compiler error in the log of a build that stopped; DKMS keeps a failed one in NAME/VERSION/build."""
+    for name, version in dict.fromkeys((build.name, build.version) for build in builds):
+        path = f"{DKMS_TREE}/{name}/{version}/build/make.log"
+        log = raw.read(path)
         if isinstance(log, TextFile):
             error = next((line for line in log.text.splitlines() if re.search(r"\berror:|\bError \d+", line)), None)
             if error is not None:

@@ -15,6 +15,8 @@ from gpudoctor.verdicts import Cited, Evidence, Unread
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 LOCKDOWN = "/sys/kernel/security/lockdown"
+SIG_ENFORCE = "/sys/module/module/parameters/sig_enforce"
+"""Documentation/admin-guide/module-signing.rst."""
 
 # kernel/module/signing.c and security/lockdown: what the kernel says when it refuses a module. "module verification failed …
 # tainting kernel" is not among them: with Secure Boot off it is a remark.
@@ -64,7 +66,7 @@ class ModuleTrace(Fact, frozen=True):
         blocked = modprobe.blocked.get("nvidia") if isinstance(modprobe, ModprobeConfig) else None
         return cls(
             blocked=(blocked,) if blocked else (),
-            signature_refused=_last(log, _SIGNATURE, ("rejected", "restricted", "trusted key")),
+            signature_refused=_signature_refused(desk.raw, log),
             vermagic_refused=_last(log, _VERMAGIC, ("version magic", "disagrees about version")),
             probe_not_called=_last(log, _PROBE_NOT_CALLED, ("NVRM: ",)),
             secure_boot=_secure_boot(desk.raw),
@@ -118,6 +120,28 @@ def _last(log: KernelLog | Unread, pattern: "re.Pattern[str]", anchors: tuple[st
         if found := log.lines(pattern, anchor):
             return tuple(found[-1:])
     return ()
+
+
+def _signature_refused(raw: Raw, log: KernelLog | Unread) -> Cited:
+    """The kernel's last word on a module's signature: it names no module, so it is nvidia's only while nothing says otherwise.
+
+    A kernel that was seen not to enforce signatures has refused none; nvidia that was loaded later was not the one refused.
+    """
+    enforces = _enforces(raw)
+    if isinstance(log, Unread) or enforces is False:
+        return ()
+    anchors = ("rejected", "restricted", "trusted key") if enforces else ("rejected", "restricted")
+    return _last(log.since("NVRM: loading NVIDIA"), _SIGNATURE, anchors)
+
+
+def _enforces(raw: Raw) -> bool | None:
+    """Whether the kernel demands signatures: by Secure Boot with lockdown, by lockdown alone, or by its own parameter; None if not seen."""
+    lockdown, parameter = raw.read(LOCKDOWN), raw.read(SIG_ENFORCE)
+    if isinstance(lockdown, TextFile) and "[none]" not in lockdown.text:
+        return True
+    if isinstance(parameter, TextFile):
+        return parameter.text.strip() == "Y"
+    return None
 
 
 def _secure_boot(raw: Raw) -> Cited:

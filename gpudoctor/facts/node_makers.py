@@ -99,4 +99,5 @@ def _mknod_rules(raw: Raw) -> tuple[Evidence, ...]:
 def _failures(raw: Raw) -> tuple[Evidence, ...]:
     log = raw.log(UDEV_JOURNAL)
     lines = log.text.splitlines() if isinstance(log, Log) else []
-    return tuple(Evidence(UDEV_JOURNAL, line.strip()[:300]) for line in lines if _FAILED.search(line))[-2:]
+    where = log.where if isinstance(log, Log) else UDEV_JOURNAL
+    return tuple(Evidence(where, line.strip()[:300]) for line in lines if _FAILED.search(line))[-2:]

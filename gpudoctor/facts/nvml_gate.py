@@ -5,6 +5,7 @@ whose major no driver has registered makes the kernel ask for a module (the alia
 """
 
 from gpudoctor.facts.desk import Desk
+from gpudoctor.facts.device_files import NotGiven
 from gpudoctor.facts.device_nodes import CONTROL, CONTROL_MINOR, NVIDIA_MAJOR, GpuNodes, describe, look, node_path
 from gpudoctor.facts.driver import VERSION, DriverGpu, DriverGpus
 from gpudoctor.facts.pci import PciGpu, PciGpus
@@ -18,12 +19,19 @@ def may_ask(desk: Desk) -> Question | Unread:
     if isinstance(gpus, Unread):
         return gpus
     # A GPU whose driver link cannot be read may well be held by nvidia: it is asked about like the others.
-    held = [gpu for gpu in gpus if gpu.driver == "nvidia" or isinstance(gpu.driver, Unread)]
+    given = [gpu for gpu in gpus if gpu.address not in _not_given(desk)]
+    held = [gpu for gpu in given if gpu.driver == "nvidia" or isinstance(gpu.driver, Unread)]
     missing = _missing(desk, held)
     if missing is not None:
         return Unread(Why.WITHHELD, "NVML", f"{missing}; asking NVML as root could load the module or make the node")
     awake = [gpu.address for gpu in held if not gpu.sleeps]
     return Question("nvml", {"addresses": awake, "attach": len(awake) == len(held)})
+
+
+def _not_given(desk: Desk) -> frozenset[str]:
+    """A container's NVML lists what the container was given."""
+    found = desk.get(NotGiven)
+    return frozenset() if isinstance(found, Unread) else found.addresses
 
 
 def _missing(desk: Desk, held: list[PciGpu]) -> str | None:

@@ -231,7 +231,7 @@ def _gpu(raw: Raw, address: str, vendor: TextFile, class_code: TextFile) -> PciG
 def _device_id(raw: Raw, base: str) -> tuple[str, Evidence]:
     device = _attribute(raw, f"{base}/device", _VENDOR)
     text = "unknown" if isinstance(device, Unread) else device.text.strip()
-    return text.removeprefix("0x"), Evidence(f"{base}/device", text)
+    return text.removeprefix("0x"), Evidence(device.where, text)
 
 
 def _attribute(raw: Raw, path: str, form: "re.Pattern[str]") -> TextFile | Unread:

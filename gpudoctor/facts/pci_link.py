@@ -5,10 +5,11 @@ from collections.abc import Mapping
 
 from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.pci import DEVICES, PciGpu, PciGpus
-from gpudoctor.facts.raw import Entry, EntryType, Raw, TextFile, decimal
+from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Raw, TextFile, decimal
 from gpudoctor.facts.virtual_machine import VirtualMachine
 from gpudoctor.verdicts import Evidence, Unread, Why
 
+THUNDERBOLT = "/sys/bus/thunderbolt/devices"
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 """Widths that a link can have (PCI Express Base Specification, Link Status Register); a dead device reads as 63."""
@@ -199,9 +200,9 @@ def _speed(raw: Raw, path: str) -> tuple[float | None, Evidence]:
 def _line(raw: Raw, path: str) -> tuple[str, Evidence]:
     file = raw.read(path)
     if not isinstance(file, TextFile):
-        return "", Evidence(path, "is not readable")
+        return "", Evidence(file.where, "is not readable")
     text = file.text.strip()
-    return text, Evidence(path, text)
+    return text, Evidence(file.where, text)
 
 
 def _doubt(desk: Desk, address: str) -> Doubt | Unread | None:
@@ -218,4 +219,10 @@ def _doubt(desk: Desk, address: str) -> Doubt | Unread | None:
     if isinstance(file, TextFile) and file.text.strip() == "removable":
         reason = "it is reached through an external port, whose tunnels do not tell the speed they run at"
         return Doubt(reason=reason, read_from={"reason": Evidence(path, "removable")})
+    if isinstance(file, Absent):
+        # Kernels before 5.14 do not tell (commit "PCI: Set 'removable' for external ports"); a Thunderbolt host may have it outside.
+        hosts = desk.raw.listing(THUNDERBOLT)
+        if isinstance(hosts, Listing) and hosts.names:
+            reason = "it may be reached through Thunderbolt, whose tunnels do not tell the speed they run at"
+            return Doubt(reason=reason, read_from={"reason": Evidence(THUNDERBOLT, ", ".join(hosts.names[:4]))})
     return file if isinstance(file, Unread) and file.why is not Why.NOT_RECORDED else None

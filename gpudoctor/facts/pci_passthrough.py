@@ -70,7 +70,7 @@ def iommu_group(raw: Raw, address: str) -> tuple[Reading[int | None], Evidence]:
     number = decimal((entry.to or "").rpartition("/")[2])
     if entry.type is not EntryType.LINK or number is None:
         return Unread(Why.UNREADABLE, path, f"leads to {entry.to!r}, which names no group"), Evidence(path, "no group")
-    return number, Evidence(path, f"-> {entry.to}")
+    return number, Evidence(entry.where, f"-> {entry.to}")
 
 
 def number_of(raw: Raw, path: str) -> tuple[Reading[int | None], Evidence]:
@@ -81,7 +81,7 @@ def number_of(raw: Raw, path: str) -> tuple[Reading[int | None], Evidence]:
             text = file.text.strip()
             number = decimal(text)
             if number is not None:
-                return number, Evidence(path, text)
+                return number, Evidence(file.where, text)
             return Unread(Why.UNREADABLE, path, f"holds {text[:40]!r}, not a number"), Evidence(path, text[:40])
         case Absent():
             return None, file.evidence
@@ -137,7 +137,7 @@ def _companions(raw: Raw, address: str, group: Reading[int | None]) -> tuple[Rea
     if isinstance(listing, Listing):
         others = tuple(name for name in listing.names if name != address)
         shows = f"{', '.join(others)} in the same group" if others else "nothing else in the group"
-        return others, Evidence(path, shows)
+        return others, Evidence(listing.where, shows)
     if isinstance(listing, Absent):
         return Unread(Why.UNREADABLE, path, listing.detail), listing.evidence
     return listing, Evidence(path, listing.detail)

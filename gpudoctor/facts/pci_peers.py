@@ -43,6 +43,7 @@ class AccessControl(Struct, frozen=True):
     offset: int
     capability: int
     control: int
+    where: str = ""
 
     @property
     def on(self) -> int:
@@ -246,7 +247,9 @@ def _control(raw: Raw, port: str, path: str) -> Reading[AccessControl | None]:
 def _evidence(path: str, control: Reading[AccessControl | None]) -> Evidence:
     match control:
         case AccessControl():
-            return Evidence(path, f"ACSCtl: {control.words} ({control.control:04x} at {control.offset + 6:#x})")
+            return Evidence(
+                control.where, f"ACSCtl: {control.words} ({control.control:04x} at {control.offset + 6:#x})"
+            )
         case None:
             return Evidence(path, "has no Access Control Services")
         case Unread():
@@ -274,4 +277,8 @@ def _parsed(file: TextFile) -> AccessControl | Unread | None:
     if len(config) == EXTENDED or double_word(config, EXTENDED) == ABSENT_READ:
         return Unread(Why.UNREADABLE, file.where, "extended configuration space cannot be reached")
     offset = extended_capability(config, ACS)
-    return None if offset is None else AccessControl(offset, word(config, offset + 4), word(config, offset + 6))
+    return (
+        None
+        if offset is None
+        else AccessControl(offset, word(config, offset + 4), word(config, offset + 6), file.where)
+    )

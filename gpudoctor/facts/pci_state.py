@@ -11,8 +11,15 @@ from gpudoctor.verdicts import Evidence, Unread, Why
 ALL_ONES = "\\xff\\xff\\xff\\xff"
 """How four bytes of ff appear in text; a read that no device answers gives all ones (PCI Local Bus Specification, master abort)."""
 
+VENDOR_BYTES = b"\xde\x10"
+"""NVIDIA's vendor id, little-endian, as configuration space begins."""
+
 DEAD_WIDTH = 63
 """The six bits of the link width, all set (PCI Express Base Specification, Link Status Register)."""
+
+
+IORESOURCE_MEM = 0x200
+"""The kernel's flag for memory; I/O ports have 0x100 (include/linux/ioport.h)."""
 
 
 class Region(Citable, frozen=True):
@@ -30,13 +37,13 @@ class Region(Citable, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """It has no place, if it exists at all."""
-        return self.start == 0 and self.end == 0
+        """It has no place, if it exists at all: what the kernel could not place begins at zero, with or without its size."""
+        return self.start == 0
 
     @property
     def unassigned(self) -> bool:
-        """It exists and has no place."""
-        return self.flags != 0 and self.empty
+        """It exists, is of memory, and has no place; the driver does not use its I/O ports (nv-pci.c, nv_pci_validate_bars)."""
+        return self.flags & IORESOURCE_MEM != 0 and self.empty
 
 
 class PciState(Citable, frozen=True):
@@ -45,8 +52,8 @@ class PciState(Citable, frozen=True):
     address: str
     responds: Reading[bool | None]
     regions: Reading[tuple[Region, ...] | None]
-    fatal_errors: int | None
-    nonfatal_errors: int | None
+    fatal_errors: Reading[int | None]
+    nonfatal_errors: Reading[int | None]
     power_state: str | None
 
 
@@ -70,8 +77,8 @@ def _state(raw: Raw, gpu: PciGpu, configs: Mapping[str, TextFile | Absent | Unre
     base = f"{DEVICES}/{gpu.address}"
     responds, responds_evidence = _responds(raw, gpu, base, configs)
     regions, regions_evidence = _regions(raw, f"{base}/resource")
-    fatal, fatal_evidence = _total(raw, f"{base}/aer_dev_fatal", "TOTAL_ERR_FATAL")
-    nonfatal, nonfatal_evidence = _total(raw, f"{base}/aer_dev_nonfatal", "TOTAL_ERR_NONFATAL")
+    fatal, fatal_evidence = errors_counted(raw, f"{base}/aer_dev_fatal", "TOTAL_ERR_FATAL")
+    nonfatal, nonfatal_evidence = errors_counted(raw, f"{base}/aer_dev_nonfatal", "TOTAL_ERR_NONFATAL")
     power, power_evidence = _line(raw, f"{base}/power_state")
     return PciState(
         address=gpu.address,
@@ -99,6 +106,10 @@ def _responds(
     config = configs[f"{base}/config"]
     if isinstance(config, TextFile) and config.text:
         dead = config.text.startswith(ALL_ONES)
+        if not dead and _bytes(config.text)[:2] != VENDOR_BYTES:
+            begins = _bytes(config.text)[:8].hex(" ")
+            odd = Unread(Why.UNREADABLE, f"{base}/config", f"begins with {begins}, not with NVIDIA's vendor id de 10")
+            return odd, Evidence(config.where, begins)
         shows = "ff ff ff ff: nobody answers" if dead else f"begins with {_bytes(config.text)[:8].hex(' ')}"
         return not dead, Evidence(config.where, shows)
     if isinstance(config, Unread) and config.why is Why.TIMED_OUT:
@@ -128,20 +139,23 @@ def _regions(raw: Raw, path: str) -> tuple[Reading[tuple[Region, ...] | None], E
             start, end, flags = (int(word, 16) for word in line.split())
         except ValueError:
             return Unread(Why.UNREADABLE, path, f"line {number + 1} is {line!r}"), Evidence(path, line)
-        seen = {"region": Evidence(path, f"region {number}: {line.strip()}")}
+        seen = {"region": Evidence(file.where, f"region {number}: {line.strip()}")}
         regions.append(Region(number=number, start=start, end=end, flags=flags, read_from=seen))
-    return tuple(regions), Evidence(path, file.text.strip().replace("\n", "; ")[:200])
+    return tuple(regions), Evidence(file.where, file.text.strip().replace("\n", "; ")[:200])
 
 
-def _total(raw: Raw, path: str, name: str) -> tuple[int | None, Evidence]:
-    """The kernel's sum of one kind of AER error since boot (Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats)."""
+def errors_counted(raw: Raw, path: str, name: str) -> tuple[Reading[int | None], Evidence]:
+    """The kernel's sum of one kind of AER error since boot, None where it counts none.
+
+    Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats.
+    """
     file = raw.read(path)
     if not isinstance(file, TextFile):
-        return None, Evidence(path, file.detail)
+        return (file if isinstance(file, Unread) else None), Evidence(path, file.detail)
     counts = {words[0]: words[-1] for line in file.text.splitlines() if len(words := line.split()) == 2}
     counted = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count not in ("0", ""))
     total = counts.get(name, "")
-    return decimal(total), Evidence(path, counted or f"{name} {total}")
+    return decimal(total), Evidence(file.where, counted or f"{name} {total}")
 
 
 def _line(raw: Raw, path: str) -> tuple[str | None, Evidence]:

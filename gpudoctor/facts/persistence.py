@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 from gpudoctor.facts.desk import Desk, Fact, Reading
-from gpudoctor.facts.raw import Absent, Entry, EntryType, Log, Raw
-from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread, Why
+from gpudoctor.facts.raw import Absent, Entry, EntryType, Log, Raw, TextFile, decimal
+from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
 UNIT = "nvidia-persistenced.service"
 WANTED = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
@@ -20,6 +20,11 @@ SLICES = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice", 
 SOCKETS = ("/run/nvidia-persistenced/socket", "/var/run/nvidia-persistenced/socket")
 """NVPD_SOCKET_PATH in nvpd_defs.h of nvidia-persistenced."""
 
+PID_FILES = ("/run/nvidia-persistenced/nvidia-persistenced.pid", "/var/run/nvidia-persistenced/nvidia-persistenced.pid")
+"""NVPD_PID_FILE, same place."""
+COMM = "nvidia-persiste"
+"""Its name as the kernel keeps it, 15 letters of it (proc_pid_comm(5))."""
+
 # journalctl -o short-iso "2026-11-29T12:00:00+0000 n1 nvidia-persistenced[935]: …", and its default "Nov 29 12:00:00 n1 …".
 _LINE = re.compile(r"^(\S*\d{4}-\d\d-\d\dT\S+|\w{3} +\d+ [\d:]+) \S+ [^:\[]+(?:\[\d+\])?: (.*)$")
 _REASON = re.compile(
@@ -32,11 +37,13 @@ class PersistenceDaemon(Fact, frozen=True):
     """`enabled` is whether systemd is to start it at boot: not where it is masked, or where its unit is gone.
 
     Nothing else is known of one that is not enabled; `said` is known only of one that does not run, the last words first.
+    `left_behind` is what is known of its socket then.
     """
 
     enabled: bool
     running: Reading[bool]
     said: tuple[Evidence, ...]
+    left_behind: Cited = ()
 
     @property
     def subject(self) -> Subject:
@@ -53,7 +60,13 @@ class PersistenceDaemon(Fact, frozen=True):
             return cls(enabled=False, running=False, said=(), read_from={"enabled": evidence})
         running, seen = _running(desk.raw)
         said = _said(desk.raw) if running is False else ()
-        return cls(enabled=True, running=running, said=said, read_from={"enabled": evidence, "running": seen})
+        return cls(
+            enabled=True,
+            running=running,
+            said=said,
+            left_behind=seen[1:],
+            read_from={"enabled": evidence, "running": seen[0]},
+        )
 
 
 def _wanted(raw: Raw) -> tuple[Reading[bool], Evidence]:
@@ -66,36 +79,62 @@ def _wanted(raw: Raw) -> tuple[Reading[bool], Evidence]:
     if isinstance(unit, Unread) and unit.why is not Why.NOT_RECORDED:
         return unit, Evidence(WANTED, unit.detail)
     if isinstance(unit, Absent):
-        return False, Evidence(WANTED, f"leads to {link.to}, which does not exist")
+        return False, Evidence(link.where, f"leads to {link.to}, which does not exist")
     # systemd.unit(5): a unit file that is a link to /dev/null is masked, it cannot be started.
     mask = raw.entry(MASK)
     if isinstance(mask, Entry) and mask.to == "/dev/null":
-        return False, Evidence(MASK, "-> /dev/null: masked")
-    return True, Evidence(WANTED, f"-> {link.to}" if link.to else "exists")
+        return False, Evidence(mask.where, "-> /dev/null: masked")
+    return True, Evidence(link.where, f"-> {link.to}" if link.to else "exists")
 
 
-def _running(raw: Raw) -> tuple[Reading[bool], Evidence]:
-    """By its control group, or by its socket: either is there only while it runs, and both must be known not to be for it to be ended.
+def _running(raw: Raw) -> tuple[Reading[bool], Cited]:
+    """By its control group, or where those are not in view by its socket; a socket alone may have been left behind by a killed daemon.
 
     A node has one kind of control groups, so that a recording need not speak of the others.
     """
-    groups: list[Entry | Absent | Unread] = []
-    sockets: list[Entry | Absent | Unread] = []
-    for path in (*(f"{place}/{UNIT}" for place in SLICES), *SOCKETS):
-        entry = raw.entry(path)
-        if isinstance(entry, Entry) and entry.type in (EntryType.DIR, EntryType.SOCKET):
-            return True, Evidence(path, "exists")
-        (sockets if path in SOCKETS else groups).append(entry)
-    for found in (groups, sockets):
-        trouble = _unless_absent(found)
-        if trouble is not None:
-            return trouble, Evidence(trouble.where, trouble.detail)
+    groups, sockets = _look(raw, tuple(f"{place}/{UNIT}" for place in SLICES)), _look(raw, SOCKETS)
+    group, socket = (_there(found, kind) for found, kind in ((groups, EntryType.DIR), (sockets, EntryType.SOCKET)))
+    if group is not None:
+        return True, (Evidence(group.where, "exists"),)
+    unseen = _unless_absent(groups)
     # A container can have the unit's link and no view of the host's services.
-    if all(isinstance(raw.entry(place), Absent) for place in SLICES):
-        hidden = Unread(Why.UNREADABLE, "/sys/fs/cgroup", "shows no service of systemd here", would_need="the host's")
-        return hidden, Evidence(hidden.where, hidden.detail)
-    gone = next(entry for entry in groups if isinstance(entry, Absent))
-    return False, Evidence(gone.path, "does not exist, nor does its socket")
+    in_view = _there(_look(raw, SLICES), EntryType.DIR) is not None
+    if socket is not None and (unseen is not None or not in_view):
+        return True, (Evidence(socket.where, "exists"),)
+    unseen = unseen or (_unless_absent(sockets) if socket is None else None)
+    if unseen is None and not in_view:
+        unseen = Unread(Why.UNREADABLE, "/sys/fs/cgroup", "shows no service of systemd here", would_need="the host's")
+    if unseen is not None:
+        return unseen, (Evidence(unseen.where, unseen.detail),)
+    gone = next(entry.evidence for entry in groups if isinstance(entry, Absent))
+    if socket is None:
+        absent = next(entry.evidence for entry in sockets if isinstance(entry, Absent))
+        return False, (gone, absent)
+    return _by_its_pid(raw, gone, Evidence(socket.path, "exists"))
+
+
+def _look(raw: Raw, paths: tuple[str, ...]) -> list[Entry | Absent | Unread]:
+    return [raw.entry(path) for path in paths]
+
+
+def _there(found: Sequence[Entry | Absent | Unread], kind: EntryType) -> Entry | None:
+    return next((entry for entry in found if isinstance(entry, Entry) and entry.type is kind), None)
+
+
+def _by_its_pid(raw: Raw, gone: Evidence, socket: Evidence) -> tuple[Reading[bool], Cited]:
+    """Beside a socket, one that somebody started by hand runs outside the unit: the process that its PID file names."""
+    for path in PID_FILES:
+        file = raw.read(path)
+        if isinstance(file, Unread) and file.why is not Why.NOT_RECORDED:
+            return file, (Evidence(path, file.detail),)
+        pid = decimal(file.text.strip()) if isinstance(file, TextFile) else None
+        if pid is not None:
+            comm = raw.read(f"/proc/{pid}/comm")
+            if isinstance(comm, Unread):
+                return comm, (Evidence(comm.where, comm.detail),)
+            if isinstance(comm, TextFile) and comm.text.strip() == COMM:
+                return True, (Evidence(f"/proc/{pid}/comm", COMM),)
+    return False, (gone, Evidence(socket.where, "exists: left behind"))
 
 
 def _unless_absent(found: Sequence[Entry | Absent | Unread]) -> Unread | None:
@@ -111,7 +150,8 @@ def _said(raw: Raw) -> tuple[Evidence, ...]:
     """What tells why it ended, the daemon's own words before systemd's."""
     log = raw.log(JOURNAL)
     lines = [_LINE.match(line) for line in log.text.splitlines()] if isinstance(log, Log) else []
-    reasons = [Evidence(JOURNAL, line[2].strip(), at=line[1]) for line in lines if line and _REASON.search(line[2])]
+    where = log.where if isinstance(log, Log) else JOURNAL
+    reasons = [Evidence(where, line[2].strip(), at=line[1]) for line in lines if line and _REASON.search(line[2])]
     own = [reason for reason in reasons if not _OF_SYSTEMD.search(reason.shows)]
     systemds = [reason for reason in reasons if reason not in own]
     return (*own[:-3:-1], *systemds[:-2:-1])

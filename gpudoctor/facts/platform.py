@@ -33,9 +33,9 @@ class Platform(Fact, frozen=True):
             return release
         kernel = release.text.strip() if isinstance(release, TextFile) else ""
         if "microsoft" in kernel.lower():
-            return cls(kind=PlatformKind.WSL2, read_from={"kind": Evidence(OSRELEASE, kernel)})
+            return cls(kind=PlatformKind.WSL2, read_from={"kind": Evidence(release.where, kernel)})
         if kernel.endswith("-tegra"):
-            return cls(kind=PlatformKind.TEGRA, read_from={"kind": Evidence(OSRELEASE, kernel)})
+            return cls(kind=PlatformKind.TEGRA, read_from={"kind": Evidence(release.where, kernel)})
         tree = desk.raw.read(DEVICE_TREE)
         if isinstance(tree, TextFile) and "nvidia,tegra" in tree.text:
             return cls(
@@ -43,7 +43,7 @@ class Platform(Fact, frozen=True):
             )
         if isinstance(desk.raw.entry(TEGRA_RELEASE), Entry):
             return cls(kind=PlatformKind.TEGRA, read_from={"kind": Evidence(TEGRA_RELEASE, "exists")})
-        return cls(kind=PlatformKind.PCI, read_from={"kind": Evidence(OSRELEASE, "an ordinary kernel")})
+        return cls(kind=PlatformKind.PCI, read_from={"kind": Evidence(release.where, "an ordinary kernel")})
 
 
 class PlatformGpu(Fact, frozen=True):

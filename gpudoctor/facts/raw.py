@@ -155,9 +155,15 @@ class Log(Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        """How a citation calls it."""
+        """How a citation calls it: for a unit's journal the command that shows it, live and in a replay alike."""
+        if self.name.startswith(JOURNALS):
+            unit = self.name.removeprefix(JOURNALS).removesuffix(".log").removesuffix(".service")
+            return f"journalctl -b -u {unit}"
         return _LOG_WORDS.get(self.source, "kernel log") if self.name == "kernel.log" else self.name
 
+
+JOURNALS = "journal/"
+"""How the name of a unit's journal begins: `journal/UNIT.log`."""
 
 _LOG_WORDS = {"kmsg": "kernel log (/dev/kmsg)", "journal": "kernel log (journalctl -k -b)", "dmesg": "dmesg"}
 

@@ -10,7 +10,6 @@ from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.module_file import ModuleFile
-from gpudoctor.facts.nvml import HUNG_AFTER_SECONDS
 from gpudoctor.facts.raw import Answer, Question, TextFile
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
@@ -19,23 +18,31 @@ OWN = ("gpudoctor-nvml", "gpudoctor-files")
 
 # kernel/hung_task.c, check_hung_task.
 HUNG_TASK = re.compile(r"INFO: task (?P<comm>.{1,64}):(?P<pid>\d{1,10}) blocked for more than \d+ seconds")
-_IN_DRIVER = re.compile(r"\[nvidia[\w-]*\]")
+# NVIDIA's modules as the kernel names them behind a function; nvidia_fs is not among them: it waits for storage.
+IN_DRIVER = re.compile(r"\[nvidia(?:_(?:uvm|drm|modeset|peermem|vgpu_vfio))?\]")
+
+STUCK_AFTER_SECONDS = 10.0
+"""A client may wait as long for a GPU that another initialises: nv.c holds the GPU's lock across rm_init_adapter."""
 
 
 class Sleeper(Struct, frozen=True):
-    """A task in state D: its kernel stack (text of /proc/PID/stack), and for how long nothing about it changed."""
+    """A task in state D: its kernel stack (text of /proc/PID/stack), and for how long nothing about it changed.
+
+    `still` says that it had not moved when the watching ended, however short that was.
+    """
 
     pid: int
     comm: str
     state: str = "D"
     stack: str = ""
     unchanged_seconds: float = 0.0
+    still: bool = False
     hidden: bool = False
 
     @property
     def in_driver(self) -> bool:
         """Whether a frame of its stack lies in one of NVIDIA's modules; the kernel prints a module's name behind its functions."""
-        return _IN_DRIVER.search(self.stack) is not None
+        return IN_DRIVER.search(self.stack) is not None
 
     @property
     def evidence(self) -> Evidence:
@@ -52,13 +59,20 @@ class _Tasks(Struct):
     """The `data` of answers/tasks.json."""
 
     tasks: int = 0
+    whole: bool = True
+    unseen: int = 0
     sleeping: tuple[Sleeper, ...] = ()
 
 
 class Tasks(Fact, frozen=True):
-    """How many tasks there are, and those in uninterruptible sleep."""
+    """How many tasks there are, and those in uninterruptible sleep.
+
+    Not `whole` means that a PID namespace or hidepid hides others; `unseen` sleepers were too many to look at.
+    """
 
     count: int
+    whole: bool
+    unseen: int
     sleeping: tuple[Sleeper, ...]
 
     @classmethod
@@ -74,6 +88,8 @@ class Tasks(Fact, frozen=True):
         said = "no task in state D stands still in one of NVIDIA's modules"
         return cls(
             count=data.tasks,
+            whole=data.whole,
+            unseen=data.unseen,
             sleeping=tuple(task for task in data.sleeping if task.comm not in OWN),
             read_from={"count": Evidence("tasks (/proc/*/stat)", said if data.tasks else "shows no task")},
         )
@@ -82,7 +98,12 @@ class Tasks(Fact, frozen=True):
         """Those that sleep in the driver and do not move, by their stack or by the kernel's word."""
         said = hung_pids(log) if isinstance(log, KernelLog) else ()
         inside = (task for task in self.sleeping if task.in_driver and task.state == "D")
-        return tuple(task for task in inside if task.unchanged_seconds >= HUNG_AFTER_SECONDS or task.pid in said)
+        return tuple(task for task in inside if task.unchanged_seconds >= STUCK_AFTER_SECONDS or task.pid in said)
+
+    @property
+    def waiting_in_driver(self) -> tuple[Sleeper, ...]:
+        """Those that sleep in the driver and had not moved yet when the watching ended."""
+        return tuple(task for task in self.sleeping if task.in_driver and task.state == "D" and task.still)
 
 
 def hung_pids(log: KernelLog) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.driver import MODULES
 from gpudoctor.facts.platform import DEVICE_TREE, PlatformGpu, PlatformKind
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw, TextFile
-from gpudoctor.verdicts import Evidence, Unread
+from gpudoctor.verdicts import Cited, Evidence, Unread
 
 MODULE = "/sys/module/nvgpu"
 
@@ -26,6 +26,12 @@ class TegraDriver(Fact, frozen=True):
     openrm_chip: str | None
     loaded: Reading[bool]
     node: Entry | Absent | Unread
+
+    @property
+    def node_missing(self) -> Cited:
+        """That there is a node under none of its names."""
+        absent = [Absent(path).evidence for path in CONTROL_NODES]
+        return tuple(absent) if isinstance(self.node, Absent) else ()
 
     @classmethod
     def gather(cls, desk: Desk) -> "TegraDriver | Unread":
@@ -70,4 +76,4 @@ def _node(raw: Raw) -> Entry | Absent | Unread:
         if isinstance(entry, Entry) and entry.type is EntryType.CHAR:
             return entry
         unread = entry if isinstance(entry, Unread) else unread
-    return unread or Absent(" and ".join(CONTROL_NODES))
+    return unread or Absent(CONTROL_NODES[0])

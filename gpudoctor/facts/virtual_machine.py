@@ -89,7 +89,7 @@ class VirtualMachine(Fact, frozen=True):
 
 def _same(firmware: Firmware) -> dict[str, Evidence]:
     vendor, product = firmware.cite("vendor", "product")
-    return {"guest": Evidence(DMI, f"{vendor.shows}, {product.shows}")}
+    return {"guest": Evidence(vendor.where, f"{vendor.shows}, {product.shows}")}
 
 
 def _name(desk: Desk, attribute: str) -> tuple[Reading[str | None], Evidence]:

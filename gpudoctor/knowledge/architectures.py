@@ -5,7 +5,8 @@ driver 595.71.05, README of open-gpu-kernel-modules 595.45.04). NVIDIA gives the
 holds both Pascal (GP10x) and Volta (GV100, from 1d81 on). Older ones (Kepler and before) and those that no driver of the list
 supports (30xx, Rubin; 32xx; 33xx) are left out. Flavours: README of open-gpu-kernel-modules 595.45.04 (Turing and later are
 supported), cloud-native-docs platform-support (GH200 needs the open modules), NVIDIA developer blog on open kernel modules and the
-proprietary module's own log line "requires use of the NVIDIA open kernel modules" (Blackwell). Read 2026-11-29.
+proprietary module's own log line "requires use of the NVIDIA open kernel modules" (Blackwell). GSP images: nv-firmware.h and
+nv-firmware-chip-family-select.h of the same, from 535.43.02 on. Read 2026-11-29.
 """
 
 from enum import Enum
@@ -59,3 +60,15 @@ def architecture(device_id: str) -> tuple[str, Flavour] | None:
         name = "Volta" if device_id >= "1d81" else "Pascal"
         return name, Flavour.PROPRIETARY
     return _BY_FIRST_BYTE.get(device_id[:2])
+
+
+# GA100 alone of Ampere has 20xx ids.
+_TURING_AND_GA100 = ("1e", "1f", "20", "21")
+
+
+def gsp_firmware(device_id: str) -> str | None:
+    """The GSP image that a GPU boots, None for one without a GSP or that this table does not know."""
+    known = architecture(device_id)
+    if known is None or known[1] is Flavour.PROPRIETARY:
+        return None
+    return "gsp_tu10x.bin" if device_id.lower().startswith(_TURING_AND_GA100) else "gsp_ga10x.bin"

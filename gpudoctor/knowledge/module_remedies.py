@@ -11,6 +11,23 @@ BLACKLISTS = {"nouveau": ("nouveau",), "NovaCore": ("nova_core", "nova_drm"), "n
 """Rival drivers that the kernel loads by itself, and the modules to blacklist: nova's driver is not its module's name."""
 
 
+REBUILD_INITRAMFS = "update-initramfs -u    # RHEL, SUSE: dracut -f"
+
+STOP_SERVICES = "systemctl stop nvidia-persistenced nvidia-fabricmanager nvidia-dcgm    # and whatever fuser lists then"
+START_SERVICES = "systemctl start nvidia-persistenced nvidia-fabricmanager nvidia-dcgm    # those that ran"
+
+UNLOAD = (
+    STOP_SERVICES,
+    "fuser -v /dev/nvidia*    # must list no process",
+    "modprobe -r nvidia_peermem nvidia_fs gdrdrv    # those that are loaded: they use nvidia, too",
+    "modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia",
+    "lsmod | grep -w nvidia    # must show nothing: what is named at the end of its line still uses it",
+)
+"""Take the driver out of the kernel, with what stands on it: GPUDirect RDMA (nvidia_peermem), Storage (nvidia_fs), GDRCopy (gdrdrv)."""
+
+LOAD_ANEW = (*UNLOAD, "modprobe nvidia && modprobe nvidia_uvm    # and the others that were loaded", START_SERVICES)
+
+
 def blacklist(*modules: str) -> Remedy:
     """Keep rival modules from loading."""
     lines = "".join(f"blacklist {module}\\n" for module in modules)
@@ -20,35 +37,61 @@ def blacklist(*modules: str) -> Remedy:
         f"Keep {' and '.join(modules)} from loading, also from the initramfs; it takes effect at the next boot.",
         run=(
             f"printf '{lines}{modeset}' > /etc/modprobe.d/blacklist-{modules[0]}.conf",
-            "update-initramfs -u    # Debian, Ubuntu; on RHEL and SUSE: dracut -f",
+            REBUILD_INITRAMFS,
         ),
-        confirm="lsinitramfs or lsinitrd shows the new file",
+        confirm="after the next boot: gpudoctor run --check kernel-module.gpu-bound",
     )
 
 
-REBOOT = Remedy(
-    Action.REBOOT,
-    "Reboot once the node is drained.",
-    run=("systemctl reboot",),
-    interrupts="the whole node",
-    confirm="gpudoctor run --check kernel-module.gpu-bound",
+def confirmed_by(check_id: str) -> str:
+    """The command that asks a check's question again."""
+    return f"gpudoctor run --check {check_id}"
+
+
+def reboot(check_id: str) -> Remedy:
+    """A reboot, after which a check should pass."""
+    return Remedy(
+        Action.REBOOT,
+        "Reboot once the node is drained.",
+        run=("systemctl reboot",),
+        interrupts="the whole node",
+        confirm=confirmed_by(check_id),
+    )
+
+
+REBOOT = reboot("kernel-module.gpu-bound")
+
+
+def _build(kernel: str, say: str, confirm: str) -> Remedy:
+    return Remedy(
+        Action.INSTALL_PACKAGE,
+        say,
+        run=(
+            f"apt-get install linux-headers-{kernel}    # RHEL: dnf install kernel-devel-{kernel}; SUSE: kernel-default-devel",
+            f"dkms autoinstall -k {kernel}",
+        ),
+        confirm=confirm,
+    )
+
+
+BUILD = _build(
+    "$(uname -r)",
+    "Install the kernel's headers and build the module for it, or install the distribution's prebuilt module package.",
+    "modinfo -F vermagic nvidia    # begins with $(uname -r); after loading it: gpudoctor run --check kernel-module.gpu-bound",
 )
 
-BUILD = Remedy(
-    Action.INSTALL_PACKAGE,
-    "Install the kernel's headers and build the module for it, or install the distribution's prebuilt module package.",
-    run=(
-        "apt-get install linux-headers-$(uname -r)    # RHEL: dnf install kernel-devel-$(uname -r)",
-        "dkms autoinstall -k $(uname -r)",
-    ),
-    confirm="modinfo -F vermagic nvidia",
-)
+
+def build_for(kernel: str) -> Remedy:
+    """Build the module for a kernel that does not run yet."""
+    say = f"Before the next boot, install the headers of kernel {kernel} and build the module for it."
+    return _build(kernel, say, f"modinfo -k {kernel} -F version nvidia")
+
 
 UNBLOCK = Remedy(
     Action.CHANGE_CONFIG,
     "Remove the line that keeps the module from loading, also from the initramfs.",
-    run=("grep -rn nvidia /etc/modprobe.d /usr/lib/modprobe.d /proc/cmdline",),
-    confirm="modprobe --showconfig | grep -E '^(blacklist|install) nvidia'",
+    run=("grep -rn nvidia /etc/modprobe.d /run/modprobe.d /usr/lib/modprobe.d /proc/cmdline", REBUILD_INITRAMFS),
+    confirm="modprobe --showconfig | grep -E '^(blacklist|install) nvidia' shows none; then load it as below",
 )
 
 SIGN = Remedy(
@@ -56,7 +99,7 @@ SIGN = Remedy(
     "Install modules signed by the distribution, or enrol the key that signed this one and confirm it on the console at the next boot.",
     run=("mokutil --sb-state", "modinfo -F signer nvidia", "mokutil --import /var/lib/shim-signed/mok/MOK.der"),
     interrupts="the whole node, at the reboot that enrolling takes",
-    confirm="modprobe nvidia",
+    confirm="modprobe nvidia && gpudoctor run --check kernel-module.gpu-bound",
 )
 
 LOAD = Remedy(
@@ -70,7 +113,8 @@ INSTALL = Remedy(
     Action.INSTALL_PACKAGE,
     "If modprobe finds no module for this kernel, install the driver's module package or rebuild it for this kernel.",
     run=("modinfo -F filename nvidia", "dkms status"),
-    confirm="modinfo nvidia names a file below /lib/modules/$(uname -r)",
+    confirm="modinfo -F filename nvidia names a file below /lib/modules/$(uname -r); after loading it: "
+    "gpudoctor run --check kernel-module.gpu-bound",
 )
 
 
@@ -119,43 +163,97 @@ FREE_THE_REGION = Remedy(
     confirm="gpudoctor run --check kernel-module.gpu-bound",
 )
 
-_REBUILD_INITRAMFS = "update-initramfs -u    # RHEL, SUSE: dracut -f"
-_LOAD_ANEW = ("modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia", "modprobe nvidia")
-
 DROP_OPTION = Remedy(
     Action.CHANGE_CONFIG,
     "Remove the option, also from the initramfs, and reload the driver or reboot.",
-    run=("grep -rnE 'ExcludedGpus|GpuBlacklist' /etc/modprobe.d", _REBUILD_INITRAMFS),
+    run=("grep -rnE 'ExcludedGpus|GpuBlacklist' /etc/modprobe.d /proc/cmdline", REBUILD_INITRAMFS, *LOAD_ANEW),
     interrupts="every process that uses a GPU of this node",
-    confirm="grep ExcludedGpus /proc/driver/nvidia/params",
+    confirm=confirmed_by("kernel-module.gpu-not-excluded"),
 )
 
-READ_THE_LOG = Remedy(
-    Action.NONE,
-    "Read the driver's messages about this GPU from the first to the last.",
-    run=("journalctl -k -b --grep 'NVRM|nvidia'",),
-    confirm="gpudoctor run --check kernel-module.adapter-initialised",
-)
+
+def read_the_log(check_id: str) -> Remedy:
+    """For a GPU that the driver could not take, or could not start."""
+    return Remedy(
+        Action.NONE,
+        "Read the driver's messages about this GPU from the first to the last.",
+        run=("journalctl -k -b --grep 'NVRM|nvidia'",),
+        confirm=confirmed_by(check_id),
+    )
+
 
 RELOAD = Remedy(
-    Action.RESET_GPU,
-    "Stop what uses the GPUs and load the driver anew; a GSP in a bad state needs a reset of the GPU or a cold start.",
-    run=_LOAD_ANEW,
+    Action.LOAD_MODULE,
+    "Stop what uses the GPUs and load the driver anew. If a module that uses it is still listed, reboot instead.",
+    run=LOAD_ANEW,
     interrupts="every process that uses a GPU of this node",
-    confirm="gpudoctor run --check kernel-module.adapter-initialised",
+    confirm=confirmed_by("kernel-module.adapter-initialised"),
 )
 
 APPLY = Remedy(
     Action.LOAD_MODULE,
-    "Rebuild the initramfs if it holds the module, then reload the driver on a drained node.",
-    run=(_REBUILD_INITRAMFS, *_LOAD_ANEW),
+    "Rebuild the initramfs if it holds the module, then reload the driver on a drained node. If a module that uses it is still listed, "
+    "reboot instead.",
+    run=(REBUILD_INITRAMFS, *LOAD_ANEW),
     interrupts="every process that uses a GPU of this node",
-    confirm="cat /proc/driver/nvidia/params",
+    confirm=confirmed_by("kernel-module.parameters-applied"),
 )
 
-FIRMWARE = Remedy(
-    Action.INSTALL_PACKAGE,
-    "Install the firmware package of exactly the loaded module's version, or correct the firmware search path.",
-    run=("cat /sys/module/nvidia/version", "ls /lib/firmware/nvidia", "cat /sys/module/firmware_class/parameters/path"),
-    confirm="ls /lib/firmware/nvidia/$(cat /sys/module/nvidia/version)",
+INITIALISED = (
+    read_the_log("kernel-module.adapter-initialised"),
+    RELOAD,
+    reboot("kernel-module.adapter-initialised"),
 )
+"""For a GPU that did not start, whatever the reason."""
+
+
+def reset(address: str) -> tuple[Remedy, ...]:
+    """For a GPU whose GSP is in a bad state: loading the driver anew does not clear its memory region, a reset of the GPU does.
+
+    nvidia-smi(1), --gpu-reset: no process may use the GPU, GPUs joined by NVLink are reset together.
+    Documentation/ABI/testing/sysfs-bus-pci, reset. NVIDIA/open-gpu-kernel-modules#1230.
+    """
+    confirm = confirmed_by("kernel-module.adapter-initialised")
+    return (
+        Remedy(
+            Action.RESET_GPU,
+            "Stop every process that uses this GPU, and those on GPUs joined to it by NVLink, then reset it. While fuser still lists one, "
+            "do not reset: reboot.",
+            run=(
+                "systemctl stop nvidia-persistenced nvidia-dcgm",
+                "fuser -v /dev/nvidia*",
+                f"nvidia-smi --gpu-reset -i {address}",
+                "systemctl start nvidia-persistenced nvidia-dcgm",
+            ),
+            interrupts="every process on this GPU and on those joined to it by NVLink",
+            confirm=confirm,
+        ),
+        Remedy(
+            Action.RESET_GPU,
+            "Where nvidia-smi does not know the GPU, and fuser lists nobody, reset it through PCI.",
+            run=("fuser -v /dev/nvidia*", f"echo 1 > /sys/bus/pci/devices/{address}/reset"),
+            interrupts="every process on this GPU; the whole node, if one that uses it is overlooked",
+            confirm=confirm,
+        ),
+        reboot("kernel-module.adapter-initialised"),
+        Remedy(
+            Action.INSPECT_HARDWARE,
+            "If a reboot does not clear it, power the machine off and on again; if it comes back, update the driver.",
+            interrupts="the whole node",
+            confirm=confirm,
+        ),
+    )
+
+
+def firmware_package(check_id: str) -> Remedy:
+    """The loaded driver's firmware, for a check that misses it."""
+    return Remedy(
+        Action.INSTALL_PACKAGE,
+        "Install the firmware package of exactly the loaded module's version, or correct the firmware search path.",
+        run=(
+            "cat /sys/module/nvidia/version",
+            "ls /lib/firmware/nvidia",
+            "cat /sys/module/firmware_class/parameters/path",
+        ),
+        confirm=confirmed_by(check_id),
+    )

@@ -4,6 +4,7 @@ nvidia-modprobe makes a missing node, deletes and makes anew one with wrong numb
 `ModifyDeviceFiles: 0` (mknod_helper in nvidia-modprobe-utils.c of nvidia-modprobe 610.43.03; options: its option-table.h).
 """
 
+from gpudoctor.facts.device_nodes import DRIVER_ROOT
 from gpudoctor.facts.driver import DriverParameters
 from gpudoctor.facts.node_makers import MODPROBE, NodeMakers
 from gpudoctor.verdicts import Action, Remedy
@@ -23,6 +24,16 @@ _SETUID = Remedy(
 )
 
 
+def root_of(path: str) -> str:
+    """The driver container's root, if a node lies below it: a helper outside would make another one; empty on the host itself."""
+    return DRIVER_ROOT if path.startswith(f"{DRIVER_ROOT}/") else ""
+
+
+def entering(root: str) -> str:
+    """What comes before a command that is to run there."""
+    return f"chroot {root} " if root else ""
+
+
 def make_node(
     path: str, options: str, numbers: tuple[int, int], makers: NodeMakers, *, clear: bool, confirm: str
 ) -> tuple[Remedy, ...]:
@@ -33,12 +44,13 @@ def make_node(
     if told is not None and told.number("ModifyDeviceFiles") == 0 and not options.startswith("-u"):
         return (_by_the_system(path, numbers, told, cleared, confirm), *_after(makers))
     helper = makers.helper
-    enter = f"chroot {helper.root} " if helper is not None and helper.root else ""
+    root = root_of(path) or (helper.root if helper is not None else "")
     absent = helper is not None and helper.path is None
+    made = path if path.startswith(root) else root + path
     make = Remedy(
         Action.CHANGE_CONFIG,
-        "Make the node with the driver's own helper.",
-        run=(*cleared, f"{enter}nvidia-modprobe {options}", f"ls -l {path}"),
+        f"Make the node with the driver's own helper{', inside the driver container' if root else ''}.",
+        run=(*cleared, f"{entering(root)}nvidia-modprobe {options}", f"ls -l {made}"),
         confirm=confirm,
         then=absent,
     )

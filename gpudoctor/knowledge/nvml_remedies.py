@@ -6,34 +6,45 @@ CUDA 13.5 for what each code means.
 """
 
 from gpudoctor.knowledge import nvml_errors
+from gpudoctor.knowledge.module_remedies import LOAD_ANEW, confirmed_by
 from gpudoctor.verdicts import Action, Remedy
 
-_CONFIRM = "gpudoctor run --check driver-cuda.nvml-answers"
+_CONFIRM = confirmed_by("driver-cuda.nvml-answers")
 
-_RELOAD = Remedy(
-    Action.LOAD_MODULE,
-    "Drain the node, stop what uses the GPUs, and reload the driver so that module and library are of one version.",
-    run=(
-        "modinfo -F version nvidia    # the version a reload would bring",
-        "systemctl stop nvidia-persistenced nvidia-fabricmanager nvidia-dcgm",
-        "modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia",
-        "modprobe nvidia && modprobe nvidia_uvm",
-        "systemctl start nvidia-persistenced nvidia-fabricmanager nvidia-dcgm",
-    ),
-    interrupts="every process that uses a GPU of this node",
-    confirm=_CONFIRM,
-)
-_REBOOT = Remedy(
-    Action.REBOOT,
-    "Drain the node and reboot it.",
-    run=("systemctl reboot",),
-    interrupts="the whole node",
-    confirm=_CONFIRM,
-)
+
+def reload_or_reboot(check_id: str) -> tuple[Remedy, ...]:
+    """For a loaded module that is older than the files on disk."""
+    return (
+        Remedy(
+            Action.LOAD_MODULE,
+            "Drain the node, stop what uses the GPUs, and reload the driver so that module and library are of one version. If a module "
+            "that uses it is still listed, reboot instead.",
+            run=("modinfo -F version nvidia    # the version a reload would bring", *LOAD_ANEW),
+            interrupts="every process that uses a GPU of this node",
+            confirm=confirmed_by(check_id),
+        ),
+        _reboot(check_id),
+    )
+
+
+def _reboot(check_id: str) -> Remedy:
+    return Remedy(
+        Action.REBOOT,
+        "Drain the node and reboot it.",
+        run=("systemctl reboot",),
+        interrupts="the whole node",
+        confirm=confirmed_by(check_id),
+    )
+
+
+_REBOOT = _reboot("driver-cuda.nvml-answers")
 _COLLECT = Remedy(
     Action.NONE,
     "Before anything else keep the evidence: kernel log, stacks of stuck tasks, and NVIDIA's own report without NVML.",
-    run=("gpudoctor record --raw -o /var/tmp/gpudoctor-$(date +%Y%m%d-%H%M%S)", "nvidia-bug-report.sh --safe-mode"),
+    run=(
+        "gpudoctor record --raw -o /var/tmp/gpudoctor-$(date +%Y%m%d-%H%M%S).tar.zst",
+        "nvidia-bug-report.sh --safe-mode",
+    ),
     confirm="ls /var/tmp/gpudoctor-*",
 )
 _RESEAT = Remedy(
@@ -44,10 +55,13 @@ _RESEAT = Remedy(
 )
 _RESET = Remedy(
     Action.RESET_GPU,
-    "Stop what uses this GPU and reset it.",
+    "Stop what uses this GPU, and those joined to it by NVLink, and reset it. While fuser still lists a process, do not reset: reboot.",
     run=(
+        "systemctl stop nvidia-persistenced nvidia-dcgm",
+        "fuser -v /dev/nvidia*",
         "nvidia-smi -L    # which index the GPU has",
         "nvidia-smi --gpu-reset -i INDEX",
+        "systemctl start nvidia-persistenced nvidia-dcgm",
     ),
     interrupts="every process on this GPU and on those joined to it by NVLink",
     confirm=_CONFIRM,
@@ -72,11 +86,11 @@ FOR_CODE: dict[int, tuple[Remedy, ...]] = {
                 "ldconfig -p | grep libnvidia-ml",
                 "apt-cache policy 'libnvidia-compute-*'    # RHEL: dnf list 'nvidia-driver*'",
             ),
-            confirm="ldconfig -p | grep libnvidia-ml.so.1",
+            confirm=_CONFIRM,
         ),
         _REBOOT,
     ),
-    nvml_errors.LIB_RM_VERSION_MISMATCH: (_RELOAD, _REBOOT),
+    nvml_errors.LIB_RM_VERSION_MISMATCH: reload_or_reboot("driver-cuda.nvml-answers"),
     nvml_errors.GPU_IS_LOST: (_COLLECT, _REBOOT, _RESEAT),
     nvml_errors.RESET_REQUIRED: (_COLLECT, _RESET, _REBOOT),
 }
@@ -88,9 +102,18 @@ FOR_HANG: tuple[Remedy, ...] = (
         "A task asleep uninterruptibly cannot be killed; drain without waiting for its pods and reboot, by force if it stalls.",
         run=("systemctl reboot", "systemctl reboot --force    # when the first stalls at stopping services"),
         interrupts="the whole node",
-        confirm=_CONFIRM,
+        confirm="gpudoctor run --check driver-cuda.no-stuck-task --check driver-cuda.nvml-answers",
     ),
 )
+
+# dpkg-query lists packages that were removed with their configuration left (rc), or are only known of (un), too: those are there whose
+# state is i, wanted (ii) or held (hi) (dpkg-query(1), db:Status-Abbrev).
+LIST_LIBRARIES, LIST_INSTALLED = (
+    f"dpkg-query -Wf '${{db:Status-Abbrev}} ${{binary:Package}}\\n' {patterns} 2>/dev/null | awk '$1 ~ /^[ih]i$/ {{print $2}}'"
+    for patterns in ("'libnvidia-*' 'libcuda1'", "'libnvidia-*' 'nvidia-*' 'libcuda1'")
+)
+"""Commands that print the installed packages of the driver's libraries, and of all of the driver."""
+
 FOR_CRASH: tuple[Remedy, ...] = (
     _COLLECT,
     Remedy(
@@ -98,7 +121,9 @@ FOR_CRASH: tuple[Remedy, ...] = (
         "Reinstall the driver's user-space libraries: a crash inside them mostly means mixed or damaged files.",
         run=(
             "ldconfig -p | grep libnvidia-ml",
-            "dpkg -V $(dpkg-query -Wf '${Package} ' 'libnvidia-*')    # RHEL: rpm -Va 'nvidia*'",
+            f"{LIST_LIBRARIES} > /var/tmp/nvidia-packages    # RHEL: rpm -Va '*nvidia*', then dnf reinstall",
+            "xargs -r dpkg -V < /var/tmp/nvidia-packages    # names files that differ from their packages",
+            "apt-get install --reinstall $(cat /var/tmp/nvidia-packages)",
         ),
         interrupts="nothing that is already running",
         confirm=_CONFIRM,

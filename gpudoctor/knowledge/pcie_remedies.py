@@ -12,7 +12,7 @@ POWER_CYCLE = Remedy(
     Action.INSPECT_HARDWARE,
     "Power the machine off and on again, not just reboot; then reseat the board, its power cable or riser, or ask the vendor.",
     interrupts="the whole node",
-    confirm="lspci -d 10de: -nn lists the GPU",
+    confirm="lspci -d 10de: -nn lists the GPU, and gpudoctor run --link pcie",
 )
 # "When you stop and start an instance, … in most cases, the instance is migrated to a new underlying host computer" (AWS EC2 User
 # Guide, Stop and start Amazon EC2 instances).
@@ -26,7 +26,10 @@ OFF_THE_BUS = (
     Remedy(
         Action.NONE,
         "Take the node out of service and keep the evidence: kernel log, power and temperature records of the chassis.",
-        run=("gpudoctor record --raw -o /var/tmp/gpudoctor-$(date +%Y%m%d-%H%M%S)", "ipmitool sel list | tail -20"),
+        run=(
+            "gpudoctor record --raw -o /var/tmp/gpudoctor-$(date +%Y%m%d-%H%M%S).tar.zst",
+            "ipmitool sel list | tail -20",
+        ),
         confirm="ls /var/tmp/gpudoctor-*",
     ),
     POWER_CYCLE,
@@ -54,18 +57,30 @@ MORE_SPACE = (
 )
 
 
-def keep_awake(address: str) -> Remedy:
-    """For a GPU that does not come out of a power state."""
-    return Remedy(
-        Action.CHANGE_CONFIG,
-        "Keep the GPU from sleeping and let the kernel find it anew.",
-        run=(
-            f"echo on > /sys/bus/pci/devices/{address}/power/control",
-            f"echo 1 > /sys/bus/pci/devices/{address}/remove",
-            "echo 1 > /sys/bus/pci/rescan",
+def keep_awake(address: str) -> tuple[Remedy, ...]:
+    """For a GPU that does not come out of a power state.
+
+    nvidia's remove waits without end while anybody has the device open (nv-pci.c, nv_pci_remove).
+    """
+    return (
+        Remedy(
+            Action.CHANGE_CONFIG,
+            "Tell the kernel to keep the GPU awake.",
+            run=(f"echo on > /sys/bus/pci/devices/{address}/power/control",),
+            confirm="gpudoctor run --check pcie.power-state",
         ),
-        interrupts="whatever uses this GPU",
-        confirm="gpudoctor run --check pcie.power-state",
+        Remedy(
+            Action.RESET_GPU,
+            "Stop every process that has the GPU open, then have the kernel forget it and find it anew.",
+            run=(
+                "fuser -v /dev/nvidia*    # stop all that is listed: while one has the GPU open, the next command never returns",
+                f"echo 1 > /sys/bus/pci/devices/{address}/remove",
+                "echo 1 > /sys/bus/pci/rescan",
+                f"echo on > /sys/bus/pci/devices/{address}/power/control",
+            ),
+            interrupts="whatever uses this GPU; the whole node, if a process that uses it is overlooked",
+            confirm="gpudoctor run --check pcie.power-state",
+        ),
     )
 
 

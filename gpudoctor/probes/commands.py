@@ -11,6 +11,9 @@ from gpudoctor.verdicts import Unread, Why
 
 PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
+# An ordinary user's PATH on Debian has no sbin, where dkms, modinfo and modprobe lie (login.defs(5), ENV_PATH and ENV_SUPATH).
+SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
 
 def run_command(argv: tuple[str, ...], deadline: Deadline, root: str = "/") -> CommandOutput | Absent | Unread:
     """A command's output, `Absent` when it is not installed, `Unread` when it did not end in time.
@@ -43,7 +46,7 @@ def run_command(argv: tuple[str, ...], deadline: Deadline, root: str = "/") -> C
 
 def _find(name: str, root: str) -> str | None:
     if root == "/":
-        return shutil.which(name)
+        return shutil.which(name) or shutil.which(name, path=os.pathsep.join(SBIN))
     files = LiveFiles(root)
     for directory in PATH:
         entry = files.entry(f"{directory}/{name}", follow=True)

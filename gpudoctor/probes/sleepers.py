@@ -3,20 +3,22 @@
 import os
 import re
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from gpudoctor.facts.raw import Answer, Question
-from gpudoctor.facts.tasks import OWN
+from gpudoctor.facts.tasks import IN_DRIVER, OWN, STUCK_AFTER_SECONDS
 from gpudoctor.probes.deadline import Deadline
 from gpudoctor.probes.tasks import StackWatch, Task, TaskTable
 
-WATCH_SECONDS = 2.2
-"""For how long a sleeper inside the driver is watched; a little longer than what a fact calls hung."""
+SECONDS_FOR_OTHERS = 8.0
+"""What watching leaves of the run's time, for NVML above all."""
 SAMPLE_SECONDS = 0.2
-MOST_WATCHED = 64
-"""A hung file system can hold thousands of tasks; their stacks add nothing."""
+MOST_SLEEPERS = 4096
+"""A hung file system can hold thousands of tasks; more than this many are not looked at one by one, and that is said."""
+KTHREADD = 2
+"""The PID of the kernel's thread of that name, which every view of all tasks shows and no partial one does."""
 
-_IN_DRIVER = re.compile(r"\[nvidia[\w-]*\]")
 _NODE = re.compile(r"/dev/nvidia\S*")
 _UNIT = re.compile(r"[^/]+\.(?:service|scope|slice)\b|[0-9a-f]{64}")
 
@@ -26,26 +28,43 @@ def look_at_sleepers(question: Question, deadline: Deadline, table: TaskTable) -
 
     `also` in the question names threads that the kernel's log called hung: listings of /proc leave threads out.
     """
-    pids = [pid for pid, _, state in table.tasks if state == "D"]
-    pids += [pid for pid in question.arguments.get("also", ()) if pid not in pids]
-    watches = {pid: StackWatch(pid, table.proc) for pid in pids[:MOST_WATCHED]}
+    pids = list(dict.fromkeys((*_asleep_or_threads(table), *question.arguments.get("also", ()))))
+    watches = {pid: StackWatch(pid, table.proc) for pid in pids[:MOST_SLEEPERS]}
     asleep = {pid: task for pid, watch in watches.items() if (task := watch.look()) is not None and task.state == "D"}
-    inside = [pid for pid, task in asleep.items() if _IN_DRIVER.search(task.stack) and task.comm not in OWN]
-    until = min(time.monotonic() + WATCH_SECONDS, time.monotonic() + deadline.remaining - 1.0)
+    inside = [pid for pid, task in asleep.items() if IN_DRIVER.search(task.stack) and task.comm not in OWN]
+    until = time.monotonic() + max(0.0, min(STUCK_AFTER_SECONDS + 1.0, deadline.remaining - SECONDS_FOR_OTHERS))
     while inside and time.monotonic() < until:
         time.sleep(SAMPLE_SECONDS)
         inside = [pid for pid in inside if (task := watches[pid].look()) is not None and task.state == "D"]
-    sleeping = [_sleeper(task, watches[pid].unchanged_seconds) for pid, task in sorted(asleep.items())]
-    return Answer(data={"tasks": len(table.tasks), "sleeping": sleeping}, via="/proc")
+    data = {
+        "tasks": len(table.tasks),
+        "whole": any(pid == KTHREADD and name == "kthreadd" for pid, name, _ in table.tasks),
+        "unseen": max(0, len(pids) - MOST_SLEEPERS),
+        "sleeping": [_sleeper(asleep[pid], watches[pid], still=pid in inside) for pid in sorted(asleep)],
+    }
+    return Answer(data=data, via="/proc")
 
 
-def _sleeper(task: Task, unchanged_seconds: float) -> dict[str, Any]:
+def _asleep_or_threads(table: TaskTable) -> Iterator[int]:
+    """The sleepers, and the threads of processes whose first thread has ended: what is left of a killed one that cannot end."""
+    for pid, _, state in table.tasks:
+        if state == "D":
+            yield pid
+        elif state == "Z":
+            try:
+                yield from (int(name) for name in os.listdir(f"{table.proc}/{pid}/task") if name != str(pid))
+            except (OSError, ValueError):
+                continue
+
+
+def _sleeper(task: Task, watch: StackWatch, *, still: bool) -> dict[str, Any]:
     return {
         "pid": task.pid,
         "comm": task.comm,
         "state": task.state,
         "stack": task.stack,
-        "unchanged_seconds": unchanged_seconds,
+        "unchanged_seconds": watch.unchanged_seconds,
+        "still": still and watch.last == task,
         "hidden": task.hidden,
     }
 
