@@ -9,7 +9,9 @@ from gpudoctor import __version__
 from gpudoctor.config import nearest
 from gpudoctor.exits import ExitCode
 
-FORMATS = ("terminal", "json")
+FORMATS = ("terminal", "json", "line", "markdown", "nagios", "node-exporter", "npd")
+LISTING_FORMATS = ("terminal", "json")
+"""Forms of what is no report: the catalogue and its explanations."""
 EXIT_CODES = (
     "exit codes of run: 0 all well, 1 something deserves attention, 2 a link is broken, 3 could not tell or bad usage"
 )
@@ -71,7 +73,8 @@ def _source_options(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--node",
         metavar="SOURCE",
-        help="diagnose a recording instead: a snapshot directory, a plain root directory, nvidia-bug-report.log[.gz]",
+        help="diagnose a recording instead: a snapshot, a plain root directory, an sos report or a GPU Operator must-gather, "
+        "each a directory or an archive, or nvidia-bug-report.log[.gz]",
     )
     source.add_argument("--root", metavar="DIR", default="/", help=ROOT_HELP)
     _live_options(parser)
@@ -128,22 +131,42 @@ def _look_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _record(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="a new or empty directory")
     parser.add_argument(
-        "--raw", action="store_true", help="keep host name, addresses and serials (the only mode so far)"
+        "-o",
+        "--output",
+        metavar="FILE.tar.zst|DIR",
+        required=True,
+        help="a new archive (.tar.zst, .tar.xz, .tar.gz, .tar.bz2 or .tar), or a new or empty directory",
+    )
+    private = parser.add_mutually_exclusive_group()
+    private.add_argument(
+        "--raw",
+        action="store_true",
+        help="keep host, user and image names, serials, public addresses and secrets as they are; by default they are replaced",
+    )
+    private.add_argument(
+        "--map",
+        metavar="FILE",
+        help="write down what was replaced by what, for yourself: a new file that only you can read",
     )
     parser.add_argument("--root", metavar="DIR", default="/", help=ROOT_HELP)
     _live_options(parser)
 
 
+def _render(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("report", metavar="REPORT.json", help="a report that was written with --format json")
+    parser.add_argument("--format", choices=FORMATS, default="terminal", help="what stdout shows (default terminal)")
+    _look_options(parser)
+
+
 def _checks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--link", action="append", default=[], help="only checks of this link; repeatable")
-    parser.add_argument("--format", choices=FORMATS, default="terminal")
+    parser.add_argument("--format", choices=LISTING_FORMATS, default="terminal")
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="CHECK-ID", help="a check's id, as `gpudoctor checks` lists it")
-    parser.add_argument("--format", choices=FORMATS, default="terminal")
+    parser.add_argument("--format", choices=LISTING_FORMATS, default="terminal")
 
 
 def _schema(parser: argparse.ArgumentParser) -> None:
@@ -153,6 +176,7 @@ def _schema(parser: argparse.ArgumentParser) -> None:
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("diagnose this node or a recording (the default command)", _run),
     "record": ("run and keep every raw answer as a snapshot", _record),
+    "render": ("show a saved report in another form", _render),
     "checks": ("list the checks", _checks),
     "explain": ("what a check asks, why, and what it is confused with", _explain),
     "schema": ("the JSON Schema of the report", _schema),

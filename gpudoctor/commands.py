@@ -2,7 +2,10 @@
 
 import argparse
 import datetime
+import importlib
+import os
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,7 +32,29 @@ def run_command(options: argparse.Namespace) -> int:
     for form, path in outputs:
         _write(path, _render(report, form, options, file=True))
     _say(_render(report, options.format, options, file=False))
+    if options.format == "npd":
+        from gpudoctor.reports.npd import exit_code
+
+        return exit_code(report)
     return report.exit_code
+
+
+def render_command(options: argparse.Namespace) -> int:
+    """`gpudoctor render`: the exit code says that it was done, not what the report says."""
+    import msgspec
+
+    from gpudoctor.report import SCHEMA
+
+    try:
+        report = msgspec.json.decode(Path(options.report).read_bytes(), type=Report)
+    except OSError as error:
+        raise SourceError(f"{options.report}: {error.strerror or error}") from error
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise SourceError(f"{options.report}: not a report of gpudoctor: {error}") from error
+    if report.schema != SCHEMA:
+        raise SourceError(f"{options.report}: schema {report.schema!r}, this gpudoctor reads {SCHEMA}")
+    _say(_render(report, options.format, options, file=False))
+    return ExitCode.OK
 
 
 def record_command(options: argparse.Namespace) -> int:
@@ -38,15 +63,27 @@ def record_command(options: argparse.Namespace) -> int:
     from gpudoctor.sources.config_files import load_config
     from gpudoctor.sources.live import Live
     from gpudoctor.sources.recorder import Recorder
+    from gpudoctor.sources.writing import refuse_what_exists, write_private, write_snapshot
 
-    if not options.raw:
-        raise ConfigError("record cannot redact yet: pass --raw to keep host name, addresses and serials as they are")
+    place, map_place = Path(options.output), Path(options.map) if options.map else None
+    refuse_what_exists(place)
+    if map_place is not None and map_place.exists():
+        raise SourceError(f"{map_place}: exists already; --map writes a new file only")
     registry = built_in()
     config = load_config(options.root, registry.ids, options.config)
     recorder = Recorder(Live(Deadline(options.deadline), options.root))
     report = run(recorder, config, registry, Selection(), recorder.recorded_at)
-    recorder.write(Path(options.output), config)
-    print(f"gpudoctor: wrote {options.output} (verdict: {report.verdict.value})", file=sys.stderr)
+    members = recorder.members(config)
+    if not options.raw:
+        from gpudoctor.sources.redaction import redact, site_salt
+
+        redacted = redact(members, site_salt(options.root))
+        members = redacted.members
+        if map_place is not None:
+            write_private(map_place, redacted.replaced)
+    write_snapshot(place, members)
+    kept = "as it is" if options.raw else "names, serials, public addresses and secrets replaced"
+    print(f"gpudoctor: wrote {place} ({kept}; verdict: {report.verdict.value})", file=sys.stderr)
     return ExitCode.OK
 
 
@@ -93,6 +130,7 @@ def schema_command(options: argparse.Namespace) -> int:
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run": run_command,
     "record": record_command,
+    "render": render_command,
     "checks": checks_command,
     "explain": explain_command,
     "schema": schema_command,
@@ -116,6 +154,8 @@ def _source(options: argparse.Namespace, registry: Registry) -> tuple[Raw, Confi
     from gpudoctor.sources.snapshot import Snapshot
 
     node = open_source(options.node)
+    for note in node.notes:
+        print(f"gpudoctor: {options.node}: {note}", file=sys.stderr)
     config = Config()
     if isinstance(node, Snapshot) and node.manifest is not None:
         now = node.manifest.recorded_at
@@ -134,7 +174,7 @@ def _output(word: str) -> tuple[str, Path]:
     form, equals, path = word.partition("=")
     if equals and form in FORMATS:
         return form, Path(path)
-    suffix = {".json": "json", ".txt": "terminal"}.get(Path(word).suffix)
+    suffix = {".json": "json", ".txt": "terminal", ".md": "markdown", ".prom": "node-exporter"}.get(Path(word).suffix)
     if suffix is None:
         raise ConfigError(f"-o {word}: say which format, as in -o json={word}; known are {', '.join(FORMATS)}")
     return suffix, Path(word)
@@ -147,17 +187,32 @@ def _say(text: str) -> None:
 
 
 def _write(path: Path, text: str) -> None:
+    """At once or not at all, and readable by all: whoever collects it must not see half of it.
+
+    A place that is no regular file, such as /dev/stderr or a pipe, is written to as it is.
+    """
     try:
-        path.write_text(text, "utf-8")
+        if path.exists() and not path.is_file():
+            path.write_text(text, "utf-8")
+            return
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with open(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
     except OSError as error:
         raise SourceError(f"{path}: cannot write the report: {error.strerror}") from error
 
 
 def _render(report: Report, form: str, options: argparse.Namespace, *, file: bool) -> str:
-    if form == "json":
-        from gpudoctor.reports import json
-
-        return json.render(report)
+    if form != "terminal":
+        module = importlib.import_module(f"gpudoctor.reports.{form.replace('-', '_')}")
+        text: str = module.render(report)
+        return text
     from gpudoctor.reports import look, terminal
 
     return terminal.render(report, look.Look.chosen(options, sys.stdout, file=file))

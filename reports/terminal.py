@@ -4,7 +4,6 @@ Below its heading it prints identical bytes for identical nodes, so that tools w
 """
 
 import io
-import re
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -15,6 +14,7 @@ from gpudoctor.chain import Link
 from gpudoctor.diagnosis import label, more_like_it
 from gpudoctor.report import Finding, Overall, Report, Result, RootCause
 from gpudoctor.reports.look import Look
+from gpudoctor.reports.words import clean, counted, headline, one_line
 from gpudoctor.verdicts import Evidence, Remedy, Status, SubjectKind
 
 _GLYPHS = {
@@ -33,11 +33,6 @@ _OVERALL = {
 }
 _LINK_ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.BLOCKED, Status.PASS, Status.SKIP)
 
-# What a terminal would act upon: C0 and C1 controls, and the marks that reorder text.
-_CONTROLS = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
-)
-
 NARROW = 60
 """Below this width the chain at a glance shows statuses only; every finding is told in full further down."""
 
@@ -52,46 +47,8 @@ MOST_FRAMES = 4
 
 def render(report: Report, look: Look) -> str:
     """The report as text for a terminal, a pipe or a file."""
-    text = "\n".join(_quiet(report)) + "\n" if look.quiet else _Page(report, look).text()
+    text = one_line(report) + "\n" if look.quiet else _Page(report, look).text()
     return text.encode("ascii", "backslashreplace").decode() if look.ascii else text
-
-
-def clean(text: str) -> str:
-    """Text from a node without anything that a terminal would act upon."""
-    return _CONTROLS.sub(
-        lambda match: f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}", text
-    )
-
-
-def headline(report: Report) -> str:
-    """The verdict in a few words."""
-    fails = [cause for cause in report.root_causes if cause.status is Status.FAIL]
-    warns = len(report.root_causes) - len(fails)
-    match report.verdict:
-        case Overall.FAIL:
-            more = f", {_count(warns, 'warning')}" if warns else ""
-            return f"{_count(len(fails), 'root cause')}{more}"
-        case Overall.WARN:
-            return f"nothing is broken; {_count(warns, 'thing')} to look at"
-        case Overall.UNKNOWN:
-            seen = any(result.status is not Status.SKIP for result in report.results)
-            return (
-                "could not tell: something essential was not seen"
-                if seen
-                else "could not tell: no check applies to this node"
-            )
-        case Overall.PASS:
-            return f"{_count(sum(result.status is Status.PASS for result in report.results), 'check')} passed"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
-
-
-def _quiet(report: Report) -> list[str]:
-    """One line, without anything that differs between like nodes."""
-    causes = "; ".join(f"{cause.check}: {cause.summary}" for cause in report.root_causes) or headline(report)
-    return [clean(f"{report.verdict.value.upper()} {causes}")]
 
 
 class _Page:
@@ -170,7 +127,7 @@ class _Page:
         worst = [finding for finding in result.findings if finding.status is result.status]
         alike = [other for other in self.report.results if other.link is result.link and other.status is Status.PASS]
         if result.status is Status.PASS and not result.essential and len(alike) > 1:
-            return _count(len(alike), "check") + " passed"
+            return counted(len(alike), "check") + " passed"
         if worst and all(finding.waived for finding in worst):
             return f"waived: {result.detail}"
         if worst and all(finding.caused_by for finding in worst):
@@ -321,4 +278,4 @@ def _check_counts(finding_ids: Sequence[str]) -> list[str]:
     for finding_id in finding_ids:
         check = finding_id.split("@", 1)[0]
         counts[check] = counts.get(check, 0) + 1
-    return [f"{check} ({_count(number, 'finding')})" for check, number in counts.items()]
+    return [f"{check} ({counted(number, 'finding')})" for check, number in counts.items()]

@@ -112,9 +112,34 @@ class Block(Struct, frozen=True):
         found = re.search(rf"{register}:.*?Width x(\d+)", self.text)
         return int(found[1]) if found else None
 
+    def speed(self, register: str) -> float | None:
+        """The speed in LnkCap or LnkSta, in GT/s."""
+        found = re.search(rf"{register}:.*?Speed (\d+(?:\.\d+)?)GT/s", self.text)
+        return float(found[1]) if found else None
+
+    @property
+    def bus_behind(self) -> str | None:
+        """The number of the bus behind a bridge: in its registers, or as -v prints it."""
+        if len(self.config) >= 64:
+            secondary = self.config[0x19]
+            return f"{secondary:02x}" if self.config[0x0E] & 0x7F == 1 and secondary else None
+        found = re.search(r"[ \t]Bus: primary=\S\S, secondary=(\S\S), ", self.text)
+        return found[1] if found and found[1] != "00" else None
+
+    @property
+    def regions(self) -> dict[int, tuple[int, int]]:
+        """Start and end of each base address register that -vv prints, zeros for one without a place."""
+        found = {}
+        form = r"[ \t]Region (\d): (?:Memory|I/O ports) at (\S+)[^\n]*?\[size=(\d+)([KMGT]?)\]"
+        for number, start, size, unit in re.findall(form, self.text):
+            first = int(start, 16) if re.fullmatch("[0-9a-f]+", start) else 0
+            last = first + (int(size) << 10 * " KMGT".index(unit or " ")) - 1 if first else 0
+            found[int(number)] = (first, last)
+        return found
+
 
 class Function(Struct, frozen=True):
-    """A PCI function: class is base and sub class."""
+    """A PCI function: class is base and sub class; the device is empty where it is not known."""
 
     address: str
     class_code: str
@@ -155,12 +180,11 @@ def from_names(text: str) -> dict[str, Function]:
 
 
 def places(functions: Mapping[str, Block]) -> dict[str, str]:
-    """Where each function lies below /sys/devices: bridges say in their registers which bus is behind them."""
+    """Where each function lies below /sys/devices: bridges say which bus is behind them."""
     behind: dict[str, str] = {}
     for address, block in functions.items():
-        config = block.config
-        if len(config) >= 64 and config[0x0E] & 0x7F == 1 and config[0x19]:
-            behind[f"{address.split(':')[0]}:{config[0x19]:02x}"] = address
+        if block.bus_behind:
+            behind[f"{address.split(':')[0]}:{block.bus_behind}"] = address
 
     def place(address: str) -> str:
         bus = address.rpartition(":")[0]
@@ -180,13 +204,27 @@ def put_lspci(builder: Builder, names: Mapping[str, Function], functions: Mappin
         else:
             builder.link(f"{DEVICES}/{address}", f"../../..{place.removeprefix('/sys')}")
         builder.text(f"{place}/vendor", f"0x{function.vendor}\n")
-        builder.text(f"{place}/device", f"0x{function.device}\n")
+        if function.device:
+            builder.text(f"{place}/device", f"0x{function.device}\n")
+        else:
+            builder.tree.put(f"{place}/device", Record(error="lspci did not print it"))
         builder.text(f"{place}/class", f"0x{function.class_code}00\n")
-        if block.config:
-            builder.text(f"{place}/config", kept(block.config))
-        for name, register in (("max_link_width", "LnkCap"), ("current_link_width", "LnkSta")):
-            if (width := block.width(register)) is not None:
-                builder.text(f"{place}/{name}", f"{width}\n")
+        _put_registers(builder, place, block)
+
+
+def _put_registers(builder: Builder, place: str, block: Block) -> None:
+    """What sysfs tells out of a function's registers: its end of the link, and where its regions lie."""
+    if block.config:
+        builder.text(f"{place}/config", kept(block.config))
+    for name, register in (("max_link", "LnkCap"), ("current_link", "LnkSta")):
+        if (width := block.width(register)) is not None:
+            builder.text(f"{place}/{name}_width", f"{width}\n")
+        if (speed := block.speed(register)) is not None:
+            builder.text(f"{place}/{name}_speed", f"{speed:.1f} GT/s PCIe\n")
+    if block.regions:
+        # Of the flags only "there is such a region" is known.
+        lines = [(*block.regions[number], 1) if number in block.regions else (0, 0, 0) for number in range(6)]
+        builder.text(f"{place}/resource", "".join(f"{a:#018x} {b:#018x} {flags:#018x}\n" for a, b, flags in lines))
 
 
 def kept(content: bytes) -> str:
@@ -268,7 +306,11 @@ def _put_nodes(builder: Builder, listing: str) -> None:
     """`ls -l` of /dev/nvidia*, and of two folders; what it does not show is not there."""
     for name in NODES:
         builder.absent(f"/dev/{name}")
-    folder = ""
+    put_listing(builder, listing)
+
+
+def put_listing(builder: Builder, listing: str, folder: str = "") -> None:
+    """Nodes and links as `ls -l` shows them, in a folder (ending in a slash) until the listing names another."""
     for line in listing.splitlines():
         if line.endswith(":") and line.startswith("/"):
             folder = line[:-1] + "/"
@@ -313,11 +355,15 @@ class Manifest(Struct, frozen=True):
         return self.state.startswith("healthy")
 
 
+def manifest_lines(corpus: Path) -> list[Manifest]:
+    """All lines."""
+    rows = [line.split("\t") for line in (corpus / "MANIFEST.tsv").read_text("utf-8").split("\n")[1:] if line]
+    return [Manifest(row[0], row[1], row[7], row[8], row[10]) for row in rows]
+
+
 def manifest(corpus: Path, *kinds: str) -> list[Manifest]:
     """The lines of some kinds."""
-    rows = [line.split("\t") for line in (corpus / "MANIFEST.tsv").read_text("utf-8").split("\n")[1:] if line]
-    found = [Manifest(row[0], row[1], row[7], row[8], row[10]) for row in rows]
-    return [line for line in found if line.kind in kinds]
+    return [line for line in manifest_lines(corpus) if line.kind in kinds]
 
 
 class Machine(Struct, frozen=True):

@@ -37,7 +37,7 @@ def _paths(recorded: Snapshot) -> Sequence[str]:
 
 def fixtures_root(recorded: Snapshot) -> Path:
     """Where the recorded files lie."""
-    return recorded.directory / "root"
+    return Path(recorded.members.place) / "root"
 
 
 def _make(place: Path, entry: Entry, text: str | None) -> None:

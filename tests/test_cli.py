@@ -64,7 +64,7 @@ def test_run_is_the_default_command() -> None:
         (("run", "--node", HEALTHY, "-o", "report.docx"), "say which format"),
         (("run", "--node", HEALTHY, "-o", "json=/nowhere/x.json"), "cannot write"),
         (("run", "--config", "/nowhere.toml"), "/nowhere.toml"),
-        (("record", "-o", "/tmp/x"), "--raw"),
+        (("record", "--raw", "--map", "/tmp/m", "-o", "/tmp/x"), "not allowed with"),
     ],
 )
 def test_bad_usage_is_exit_3_with_one_line(arguments: tuple[str, ...], words: str) -> None:

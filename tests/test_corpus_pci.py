@@ -57,6 +57,7 @@ SICK = {
         "kernel-module.gpu-bound",
         "no nvidia module for the running kernel 5.4.0-132",
     ),
+    "5080-gsp-575": ("kernel-module.adapter-initialised", "could not initialise"),
     "5080-gsp-timeouts": ("kernel-module.adapter-initialised", "could not initialise"),
     "a5000-nouveau-no-module": ("kernel-module.gpu-bound", "held by nouveau"),
     "nvs5200m-2013-not-loaded": ("kernel-module.gpu-bound", "held by no driver"),
@@ -71,7 +72,6 @@ NOT_SHOWN = {
     "the links are as wide as the risers' ports allow",
     "3xa6000-one-lost": "the driver's link: registers and link answered, nvidia-smi misses one",
     "4x2080ti-xid62-13": "Xids are the health link's",
-    "5080-gsp-575": "RmInitAdapter failed in the log, but /proc/driver/nvidia/gpus was not collected: a later start cannot be excluded",
     "p3200-mismatch-no-nvml": "the driver's link: libnvidia-ml.so is missing",
     "titanx-2015": "no fault of a link: as 1080ti-no-uvm",
 }

@@ -1,207 +1,162 @@
 """nvidia-bug-report.log[.gz]: what NVIDIA's own script collected, as raw answers of the same interface.
 
 The script (nvidia-bug-report.sh) writes sections separated by lines of underscores. A section is a file (`*** PATH`, then what
-`ls -l` says, then the content), a command (its line, then the output), or prose. What a report lacks is not recorded.
+`ls -l` says, then the content), a command (its line, then the output), or prose. What a report lacks is not recorded. Which sections
+are read, and for what, stands in docs/bug-reports.md.
 """
 
-import gzip
-import re
-import zlib
+from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
-from gpudoctor.facts.nvidia_smi import answer_from_query
-from gpudoctor.facts.raw import Entry, EntryType, Log, SourceKind
+from gpudoctor.facts.raw import Absent, Answer, CommandOutput, Gate, Log, SourceKind
+from gpudoctor.sources.bug_report_reader import HEADER, Sections
+from gpudoctor.sources.bug_report_text import Collector, ReportText, Splitter
 from gpudoctor.sources.errors import SourceError
-from gpudoctor.sources.recorded import Record, RecordedNode, Tree
+from gpudoctor.sources.recorded import Record, RecordedNode
+from gpudoctor.verdicts import Unread, Why
 
-MARK = "Start of NVIDIA bug report log file"
-MAX_BYTES = 512 * 1024 * 1024
-"""A report holds a few MB of text; more than this is something else, or a bomb."""
-
-MAX_LINE = 1000
-"""lspci's longest lines have some 200 characters; patterns are not tried on more."""
-
-_SEPARATOR = re.compile(r"^_{20,}\n", re.MULTILINE)
-_FILE = re.compile(r"^\*\*\* (/\S{1,4095})$")
-_NO_FILE = re.compile(r"^\*\*\* (/\S{1,4095}) does not exist$")
-_UNAME = re.compile(r"^uname: Linux (\S+) (\S+) ", re.MULTILINE)
-_COMMAND = re.compile(r"^(?:/\S*/)?(lspci|nvidia-smi)( .*)?$")
-_TRIMMED = "[section body removed"
-
-# "0000:65:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA102GL [RTX A5000] [10de:2231] (rev a1)"; the domain is
-# printed only where there is more than one, or with -D.
-_FUNCTION = re.compile(
-    r"^((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .*?\[([0-9a-f]{4})\]: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]"
-)
-# Older versions cut long names off, and with them the ids.
-_CUT_FUNCTION = re.compile(r"^((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .*?\[([0-9a-f]{4})\]: NVIDIA ")
-_VERBOSE_HEAD = re.compile(r"^((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) \S")
-_DRIVER_IN_USE = re.compile(r"^[ \t]+Kernel driver in use: (\S+)", re.MULTILINE)
-_VERBOSE = re.compile(r"\s-\w*v{1,3}x*\b|\s-v\b")
-_FLAGS_LINE = re.compile(r"^[ \t]+(?:Flags|Control):", re.MULTILINE)
+FIRST_BYTES = 64 * 1024
+"""The head of a report begins in these."""
 
 
 class BugReport(RecordedNode):
-    """A bug report as a recorded node."""
+    """A bug report as a recorded node. `notes` are worth telling whoever asked for it, each in one line."""
 
     kind = SourceKind.BUG_REPORT
 
+    def __init__(self, sections: Sections, notes: tuple[str, ...] = ()) -> None:
+        """The script runs as root or not at all."""
+        super().__init__(sections.tree, uid=0)
+        self.notes = notes
+        self.answers = sections.answers
+        self.commands.update(sections.commands)
+        self.listing_origins = sections.listed
+        self._sections = sections
+
+    def answer(self, name: str, gate: Gate) -> Answer | Unread:
+        """A recorded answer, or why there is none."""
+        found = super().answer(name, gate)
+        return self._explained(found, name) if isinstance(found, Unread) and name not in self.answers else found
+
+    def log(self, name: str) -> Log | Unread:
+        """A recorded log, or why there is none."""
+        if name not in self.logs:
+            found = self._sections.log(name)
+            self.logs[name] = found or self._explained(Unread(Why.NOT_RECORDED, name, "the log was not recorded"), name)
+        return self.logs[name]
+
+    def command(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> CommandOutput | Absent | Unread:
+        """A recorded command, or why there is none."""
+        found = super().command(argv, seconds=seconds)
+        return self._explained(found, " ".join(argv)) if isinstance(found, Unread) else found
+
+    def unrecorded(self, path: str) -> Absent | Unread:
+        """What to say of a path that the report does not speak of."""
+        return self._explained(Unread(Why.NOT_RECORDED, path, "was not recorded"), path)
+
+    def is_complete(self, path: str) -> bool:
+        """Whether all names in a directory are known, or whether a path is not among all the names of one above it."""
+        return path in self._sections.listed or self._listing_without(path) is not None
+
+    def _find(self, path: str, *, follow: bool) -> Record | Absent | Unread:
+        """An absence names the listing that shows it."""
+        found = super()._find(path, follow=follow)
+        if isinstance(found, Absent) and not found.origin:
+            return Absent(found.path, self._listing_without(found.path) or "")
+        return found
+
+    def _listing_without(self, path: str) -> str | None:
+        """What listed a directory above a path, or all paths that begin as this one does, and does not name it."""
+        for listed, origin in self._sections.listed.items():
+            beginning = listed.removesuffix("*") if listed.endswith("*") else f"{listed}/"
+            name = path[len(beginning) :].partition("/")[0] if path.startswith(beginning) else ""
+            if name and self.tree.lookup(beginning + name) is None:
+                return origin
+        return None
+
+    def _explained(self, unread: Unread, what: str) -> Unread:
+        """The same, with why the report lacks it."""
+        reason = self._sections.reason(what)
+        return Unread(unread.why, unread.where, f"{unread.detail}: {reason}") if reason else unread
+
+
+class Reports:
+    """The reports in one file. Somebody may have put several one after the other: the last whole one counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.current: Sections | None = None
+        self._last_whole: Sections | None = None
+
+    def begin(self, heading: str) -> Collector | None:
+        """What takes the section with this first line, None where nobody needs it."""
+        if heading.startswith(HEADER):
+            self._retire()
+            self.count += 1
+            self.current = Sections()
+        return self.current.begin(heading) if self.current is not None else None
+
+    def chosen(self, *, whole: bool, trouble: str) -> BugReport | None:
+        """The report that counts; `whole` says whether the last section of the file is, `trouble` why there was no more to read."""
+        self._retire()
+        sections = self._last_whole or self.current
+        if sections is None:
+            return None
+        sections.finish(whole=whole)
+        notes = [trouble] if trouble else []
+        if self.count > 1:
+            which = "last whole one" if sections.ended else "last one"
+            notes.append(f"the file holds {self.count} reports: the {which} is read")
+        if not sections.ended:
+            notes.append(sections.reason(""))
+        return BugReport(sections, tuple(notes))
+
+    def _retire(self) -> None:
+        if self.current is not None and self.current.ended:
+            self._last_whole = self.current
+
 
 def open_bug_report(path: Path) -> BugReport:
-    """Read a report, compressed or not. Raises SourceError when it is none."""
-    text = _text(path)
-    if MARK not in text[: 1 << 16]:
-        raise SourceError(f"{path}: not an nvidia-bug-report log: it lacks the line {MARK!r}")
-    return read_bug_report(text)
+    """Read a report, compressed or not. Raises SourceError when it is none, or damaged before its first section ends."""
+    with path.open("rb") as file:
+        return load_bug_report(file, str(path))
+
+
+def load_bug_report(file: BinaryIO, place: str) -> BugReport:
+    """The same of a file that is open; `place` is what messages call it."""
+    text = ReportText(file, place)
+    reports = Reports()
+    size, whole = _read(text.pieces(), reports, text)
+    report = reports.chosen(whole=whole, trouble=text.trouble)
+    if report is None or (text.trouble and reports.current is not None and reports.current.count < 2):
+        raise SourceError(f"{place}: {_refusal(text.trouble, size)}")
+    return report
 
 
 def read_bug_report(text: str) -> BugReport:
-    """The recorded node that a report's text holds."""
-    reader = _Reader()
-    for section in _SEPARATOR.split(text):
-        reader.take(section)
-    return reader.node()
+    """The recorded node that a report's text holds. Raises SourceError when it is none."""
+    reports = Reports()
+    _, whole = _read([text.encode("utf-8", "surrogateescape")], reports)
+    report = reports.chosen(whole=whole, trouble="")
+    if report is None:
+        raise SourceError(_refusal("", len(text)))
+    return report
 
 
-def _text(path: Path) -> str:
-    content = path.read_bytes()
-    if not content:
-        raise SourceError(f"{path}: is empty")
-    if content.startswith(b"\x1f\x8b"):
-        try:
-            with gzip.open(path) as file:
-                content = file.read(MAX_BYTES + 1)
-        except EOFError as error:
-            raise SourceError(f"{path}: the gzip file is cut off: collect or copy it again") from error
-        except (OSError, zlib.error) as error:
-            raise SourceError(f"{path}: damaged gzip file: {error}") from error
-    if len(content) > MAX_BYTES:
-        raise SourceError(f"{path}: more than {MAX_BYTES >> 20} MiB of text: not an nvidia-bug-report log")
-    return content.decode("utf-8", "backslashreplace")
+def _read(pieces: Iterable[bytes], reports: Reports, text: ReportText | None = None) -> tuple[int, bool]:
+    """Gives how many bytes were read and whether the last section is whole."""
+    splitter = Splitter(reports.begin)
+    size = 0
+    for lines in pieces:
+        splitter.feed(lines)
+        size += len(lines)
+        if size > FIRST_BYTES and not reports.count:
+            break
+    return size, splitter.finish(sound=text is None or not text.trouble)
 
 
-class _Reader:
-    """Collects raw answers section by section; the first of two sections about one thing wins."""
-
-    def __init__(self) -> None:
-        self._tree = Tree()
-        self._functions: dict[str, tuple[str, str, str]] = {}
-        self._drivers: dict[str, str | None] = {}
-        self._driver_origin = ""
-        self._listing_origin = ""
-        self._dmesg: str | None = None
-        self._node = BugReport(self._tree)
-
-    def take(self, section: str) -> None:
-        """Take what a section holds; one nobody knows is ignored."""
-        body = section.strip("\n")
-        heading, _, rest = body.partition("\n")
-        if heading.startswith("Start of NVIDIA bug report"):
-            self._take_header(body)
-        elif missing := _NO_FILE.match(heading):
-            self._put(missing[1], Record(error="ENOENT"))
-        elif file := _FILE.match(heading):
-            self._take_file(file[1], rest)
-        elif heading == "dmesg:":
-            self._dmesg = self._dmesg or rest.lstrip("\n")
-        elif command := _COMMAND.match(heading.strip()):
-            self._take_command(command[1], command[2] or "", rest)
-
-    def node(self) -> BugReport:
-        """The node with all that was found."""
-        node = BugReport(self._tree, complete=self._complete())
-        node.answers = self._node.answers
-        for address, function in self._functions.items():
-            self._put_function(address, *function)
-        if self._listing_origin:
-            self._tree.put("/sys/bus/pci/devices", Record(entry=Entry("/sys/bus/pci/devices", EntryType.DIR)))
-            node.listing_origins = {"/sys/bus/pci/devices": self._listing_origin}
-        if self._dmesg is not None and not self._dmesg.startswith(_TRIMMED):
-            from_boot = "] Linux version " in self._dmesg[:4096]
-            node.logs["kernel.log"] = Log("kernel.log", self._dmesg, source="dmesg", from_boot=from_boot)
-        return node
-
-    def _complete(self) -> tuple[str, ...]:
-        """`lspci -nn` lists the whole bus."""
-        return ("/sys/bus/pci/devices",) if self._listing_origin else ()
-
-    def _take_header(self, body: str) -> None:
-        if uname := _UNAME.search(body):
-            self._put_text("/proc/sys/kernel/hostname", uname[1], origin="uname -a")
-            self._put_text("/proc/sys/kernel/osrelease", uname[2], origin="uname -a")
-
-    def _take_file(self, path: str, rest: str) -> None:
-        """The lines after `*** ls:` are the content; a report that was trimmed says so in their place."""
-        lines = rest.split("\n")
-        if lines and lines[0].startswith("*** ls: "):
-            del lines[0]
-        text = "\n".join(lines)
-        if not text.startswith(_TRIMMED):
-            self._put_text(path.replace("/./", "/"), text)
-
-    def _take_command(self, program: str, arguments: str, rest: str) -> None:
-        output = rest.strip("\n")
-        if output.startswith(_TRIMMED):
-            return
-        command = f"{program}{arguments}"
-        if program == "nvidia-smi" and arguments.strip() in ("--query", "-q", "-q -a"):
-            self._take_query(command, output)
-        elif program == "lspci" and arguments.strip() == "-nn":
-            self._take_functions(command, output)
-        elif program == "lspci" and _VERBOSE.search(arguments):
-            self._take_verbose(command, output)
-
-    def _take_query(self, command: str, output: str) -> None:
-        """The section goes on with other invocations of nvidia-smi, each under its own command line."""
-        own = re.split(r"^/\S*/nvidia-smi ", output, maxsplit=1, flags=re.MULTILINE)[0]
-        answer = answer_from_query(own, command)
-        if answer is not None:
-            self._node.answers.setdefault("nvml", answer)
-
-    def _take_functions(self, command: str, output: str) -> None:
-        for line in output.splitlines():
-            if function := _FUNCTION.match(line[:MAX_LINE]):
-                self._functions.setdefault(_full(function[1]), (function[2], function[3], function[4]))
-            elif cut := _CUT_FUNCTION.match(line[:MAX_LINE]):
-                self._functions.setdefault(_full(cut[1]), (cut[2], "10de", ""))
-        if self._functions:
-            self._listing_origin = command
-
-    def _take_verbose(self, command: str, output: str) -> None:
-        """Each function is a block; one that shows its flags also shows the driver in use, if there is one."""
-        for block in re.split(r"\n(?=\S+ \S)|\n\n", output):
-            head = _VERBOSE_HEAD.match(block)
-            if head and _FLAGS_LINE.search(block):
-                driver = _DRIVER_IN_USE.search(block)
-                self._drivers.setdefault(_full(head[1]), driver[1] if driver else None)
-                self._driver_origin = command
-
-    def _put_function(self, address: str, class_code: str, vendor: str, device: str) -> None:
-        base = f"/sys/bus/pci/devices/{address}"
-        self._put_text(f"{base}/vendor", f"0x{vendor}", origin=self._listing_origin)
-        if device:
-            self._put_text(f"{base}/device", f"0x{device}", origin=self._listing_origin)
-        else:
-            self._put(f"{base}/device", Record(error=f"{self._listing_origin} cut its ids off"))
-        self._put_text(f"{base}/class", f"0x{class_code}00", origin=self._listing_origin)
-        path = f"{base}/driver"
-        driver = self._drivers.get(address)
-        if address not in self._drivers:
-            self._put(path, Record(error="lspci -v did not show it"))
-        elif driver is None:
-            self._put(path, Record(error="ENOENT", origin=self._driver_origin))
-        else:
-            link = Entry(path, EntryType.LINK, to=f"../../bus/pci/drivers/{driver}", origin=self._driver_origin)
-            self._put(path, Record(entry=link))
-
-    def _put_text(self, path: str, text: str, origin: str = "") -> None:
-        self._put(path, Record(entry=Entry(path, EntryType.FILE, origin=origin), text=text + "\n", origin=origin))
-
-    def _put(self, path: str, record: Record) -> None:
-        if path not in self._tree.records:
-            self._tree.put(path, record)
-
-
-def _full(address: str) -> str:
-    """An address with its domain."""
-    return address if address.count(":") == 2 else f"0000:{address}"
+def _refusal(trouble: str, size: int) -> str:
+    if trouble:
+        return f"{trouble}, before the end of the first section: collect or copy it again"
+    return f"not an nvidia-bug-report log: it lacks the line {HEADER!r}" if size else "is empty"

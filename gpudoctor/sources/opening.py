@@ -2,24 +2,84 @@
 
 from pathlib import Path
 
+from gpudoctor.sources.compressed import form_of
 from gpudoctor.sources.errors import SourceError
+from gpudoctor.sources.members import Members
 from gpudoctor.sources.recorded import RecordedNode
+
+PEEK = 64 * 1024
+TAR_MAGIC = slice(257, 262)
+"""Where a tar archive says `ustar` (POSIX.1-1988, and GNU tar)."""
 
 
 def open_source(source: str) -> RecordedNode:
-    """A snapshot directory, a plain root directory or a bug report. Raises SourceError with one clear line."""
-    path = Path(source)
+    """A snapshot, plain root directory, sos report or must-gather, as a directory or archive, or a bug report.
+
+    `SOURCE:NODE` chooses a node of a must-gather. Raises SourceError with one clear line.
+    """
+    path, node = _with_node(source)
     try:
         if path.is_dir():
-            from gpudoctor.sources.snapshot import open_snapshot
+            from gpudoctor.sources.folder import Folder
 
-            return open_snapshot(path)
+            return _recognised(Folder(path), node)
         if path.is_file():
+            if _is_archive(path):
+                from gpudoctor.sources.archive import read_archive
+
+                return _recognised(read_archive(path), node)
             from gpudoctor.sources.bug_report import open_bug_report
 
-            return open_bug_report(path)
+            return _only(open_bug_report(path), path, node)
     except OSError as error:
         raise SourceError(f"{source}: {error.strerror or error}") from error
     raise SourceError(
         f"{source}: {'is neither a file nor a directory' if path.exists() else 'no such file or directory'}"
     )
+
+
+def _with_node(source: str) -> tuple[Path, str]:
+    """The path and the node chosen; a colon is a path's own where such a path exists."""
+    path = Path(source)
+    head, colon, node = source.rpartition(":")
+    if colon and head and node and not path.exists() and Path(head).exists():
+        return Path(head), node
+    return path, ""
+
+
+def _recognised(members: Members, node: str) -> RecordedNode:
+    from gpudoctor.sources.snapshot import holds_root, read_snapshot
+
+    if members.kind("snapshot.json") is None:
+        if members.kind("sos_commands") is not None:
+            from gpudoctor.sources.sos_report import open_sos_report
+
+            return _only(open_sos_report(members), members.place, node)
+        if not holds_root(members):
+            from gpudoctor.sources import must_gather
+
+            folder = must_gather.folder_of(members)
+            if folder is not None:
+                return must_gather.open_must_gather(members, folder, node)
+    return _only(read_snapshot(members), members.place, node)
+
+
+def _only(recorded: RecordedNode, place: str | Path, node: str) -> RecordedNode:
+    if node:
+        raise SourceError(f"{place}: holds one node only: leave out :{node}")
+    return recorded
+
+
+def _is_archive(path: Path) -> bool:
+    """Whether a file is a tar archive, compressed or not. A bug report is text or gzip: what is compressed otherwise must be one."""
+    with path.open("rb") as file:
+        head = file.read(PEEK)
+    form = form_of(head)
+    if form == "gzip":
+        import zlib
+
+        try:
+            head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, TAR_MAGIC.stop)
+        except zlib.error:
+            return False
+    return form not in (None, "gzip") or head[TAR_MAGIC] == b"ustar"

@@ -82,6 +82,8 @@ class RecordedNode:
         self.logs: dict[str, Log | Unread] = {}
         self.answers: dict[str, Answer | Unread] = {}
         self.listing_origins: Mapping[str, str] = {}
+        # What whoever opened it should know: that it was cut, or that one of several was taken.
+        self.notes: tuple[str, ...] = ()
         self._complete = tuple(prefix.rstrip("/") for prefix in complete)
         self._resolved: dict[str, str | Absent | Unread] = {"": ""}
 

@@ -26,8 +26,8 @@ from gpudoctor.facts.raw import (
     error_name,
 )
 from gpudoctor.probes.guarded import DRIVER_TREE
-from gpudoctor.sources.errors import SourceError
 from gpudoctor.sources.live import Live
+from gpudoctor.sources.writing import write_snapshot
 from gpudoctor.verdicts import Unread
 
 
@@ -115,40 +115,26 @@ class Recorder:
             self._answers[name] = answer
         return answer
 
-    def write(self, directory: Path, config: Config) -> None:
-        """Write the snapshot. Raises SourceError when the directory is not empty or cannot be written."""
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            if any(directory.iterdir()):
-                raise SourceError(f"{directory}: is not empty; record writes a new snapshot only")
-            self._write(directory, config)
-        except OSError as error:
-            raise SourceError(f"{directory}: cannot write the snapshot: {error.strerror}") from error
-
-    def _write(self, directory: Path, config: Config) -> None:
+    def members(self, config: Config) -> dict[str, bytes]:
+        """The snapshot: the content of each member by its name, the manifest first."""
         self._take_driver_tree()
-        for path, text in self._files.items():
-            place = directory / "root" / path.lstrip("/")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(text.encode())
-        _write_lines(
-            directory / "entries.jsonl", [{"path": path, **line} for path, line in sorted(self._entries.items())]
-        )
-        _write_lines(
-            directory / "commands.jsonl", [_command_line(argv, output) for argv, output in self._commands.items()]
-        )
+        members = {"snapshot.json": json.dumps(self._manifest(config), indent=1).encode() + b"\n"}
+        entries = [{"path": path, **line} for path, line in sorted(self._entries.items())]
+        commands = [_command_line(argv, output) for argv, output in self._commands.items()]
+        for name, lines in (("entries.jsonl", entries), ("commands.jsonl", commands)):
+            if lines:
+                members[name] = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
         for name, log in self._logs.items():
-            if isinstance(log, Unread):
-                continue
-            place = directory / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(log.text.encode())
+            if isinstance(log, Log):
+                members[name] = log.text.encode()
         for name, answer in self._answers.items():
-            (directory / "answers").mkdir(exist_ok=True)
-            (directory / "answers" / f"{name}.json").write_bytes(
-                msgspec.json.format(msgspec.json.encode(answer)) + b"\n"
-            )
-        (directory / "snapshot.json").write_text(json.dumps(self._manifest(config), indent=1) + "\n")
+            members[f"answers/{name}.json"] = msgspec.json.format(msgspec.json.encode(answer)) + b"\n"
+        members.update((f"root{path}", text.encode()) for path, text in sorted(self._files.items()))
+        return members
+
+    def write(self, place: Path, config: Config) -> None:
+        """Write the snapshot into a new directory or archive. Raises SourceError when that cannot be."""
+        write_snapshot(place, self.members(config))
 
     def _manifest(self, config: Config) -> dict[str, Any]:
         return {
@@ -235,8 +221,3 @@ def _command_line(argv: tuple[str, ...], output: CommandOutput | Absent | Unread
             return {"argv": argv, "error": "not-found"}
         case Unread():
             return {"argv": argv, "error": output.why.value, "detail": output.detail, "would_need": output.would_need}
-
-
-def _write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
-    if lines:
-        path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")

@@ -1,9 +1,6 @@
-"""A snapshot directory, format 1, or a plain directory that holds part of a node's root (docs/snapshot-format.md)."""
+"""A snapshot, format 1, or a plain root directory that holds part of a node's files (docs/snapshot-format.md)."""
 
 import datetime
-import errno
-import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +8,13 @@ from typing import Any
 import msgspec
 
 from gpudoctor.facts.raw import Absent, Answer, CommandOutput, Entry, EntryType, Gate, Log
-from gpudoctor.probes.files import decoded, kind_of
 from gpudoctor.sources.errors import SourceError
-from gpudoctor.sources.recorded import Record, RecordedNode, Tree
+from gpudoctor.sources.members import Members
+from gpudoctor.sources.recorded import Record, RecordedNode
 from gpudoctor.verdicts import Unread, Why
 
 FORMAT = 1
 ROOT_MARKS = ("etc", "proc", "sys", "dev", "var")
-MAX_FILE_BYTES = 64 * 1024 * 1024
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -36,100 +32,21 @@ class Manifest(msgspec.Struct, frozen=True):
     logs: dict[str, dict[str, Any]] = {}
 
 
-class DiskTree(Tree):
-    """Recorded paths plus the files below a directory. Never follows a link of the file system that holds it."""
-
-    def __init__(self, base: Path) -> None:
-        super().__init__()
-        self._base = str(base)
-        self._real: dict[str, bool] = {"": True}
-
-    def lookup(self, path: str) -> Record | None:
-        """An entry wins over the file of the same path; a file's content is the entry's, else the one on disk."""
-        noted = self.records.get(path)
-        if noted is not None and (
-            noted.entry is None or noted.entry.type is not EntryType.FILE or noted.text is not None
-        ):
-            return noted
-        found = self._on_disk(path, noted) if self._is_real(path.rpartition("/")[0]) else None
-        return found or noted or super().lookup(path)
-
-    def names(self, path: str) -> set[str]:
-        """Names in entries.jsonl and on disk."""
-        try:
-            on_disk = os.listdir(os.fsencode(self._base + path)) if self._is_real(path.rstrip("/")) else []
-        except (OSError, ValueError):
-            on_disk = []
-        return super().names(path) | set(map(decoded, on_disk))
-
-    def _is_real(self, folder: str) -> bool:
-        """Whether a folder is one on disk all the way down: a link in its place could lead out of the recording."""
-        if folder not in self._real:
-            self._real[folder] = self._is_real(folder.rpartition("/")[0]) and _is_folder(self._base + folder)
-        return self._real[folder]
-
-    def _on_disk(self, path: str, noted: Record | None) -> Record | None:
-        place = self._base + path
-        try:
-            status = os.lstat(place)
-            entry = noted.entry if noted is not None and noted.entry is not None else entry_of(path, place, status)
-            if entry.type is not EntryType.FILE or not stat.S_ISREG(status.st_mode):
-                return Record(entry=entry)
-            text, truncated = read_text(place, MAX_FILE_BYTES)
-        except FileNotFoundError:
-            return None
-        except ValueError:
-            return Record(error="EINVAL")
-        except OSError as error:
-            return None if error.errno == errno.ENOTDIR else Record(error=errno.errorcode.get(error.errno or 0, "EIO"))
-        return Record(entry=entry, text=text, truncated=truncated or bool(noted and noted.truncated))
-
-
-def _is_folder(place: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.lstat(place).st_mode)
-    except (OSError, ValueError):
-        return False
-
-
-def entry_of(path: str, place: str, status: os.stat_result) -> Entry:
-    """The entry for what lies at `place`; modes of a checked-out file say nothing of the recorded node and are left out."""
-    kind = kind_of(status)
-    if kind is EntryType.LINK:
-        return Entry(path, kind, to=decoded(os.readlink(os.fsencode(place))))
-    if kind in (EntryType.CHAR, EntryType.BLOCK):
-        return Entry(path, kind, major=os.major(status.st_rdev), minor=os.minor(status.st_rdev))
-    return Entry(path, kind)
-
-
-def read_text(place: str, limit: int) -> tuple[str, bool]:
-    """A regular file's text up to `limit` bytes and whether there was more; undecodable bytes as backslash escapes.
-
-    Never waits and never follows a link. Raises OSError, also for anything that is not a regular file.
-    """
-    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "is not a regular file", place)
-        content = file.read(limit + 1)
-    return content[:limit].decode("utf-8", "backslashreplace"), len(content) > limit
-
-
 class Snapshot(RecordedNode):
-    """A recorded node in a directory."""
+    """A recorded node: a snapshot, or a plain root directory, of which nothing is complete."""
 
-    def __init__(self, directory: Path, manifest: Manifest | None) -> None:
-        """`manifest` is None for a plain root directory, of which nothing is complete."""
-        tree = DiskTree(directory / "root" if manifest else directory)
+    def __init__(self, members: Members, manifest: Manifest | None) -> None:
+        """`manifest` is None for a plain root directory."""
+        tree = members.tree("root" if manifest else "")
         super().__init__(tree, complete=manifest.complete if manifest else (), uid=manifest.uid if manifest else None)
         self.manifest = manifest
-        self.directory = directory
+        self.members = members
         if manifest is None:
             return
-        for number, line in _json_lines(directory / "entries.jsonl"):
+        for number, line in _json_lines(members, "entries.jsonl"):
             path, record = _entry_record(line, number)
             tree.put(path, record)
-        for number, line in _json_lines(directory / "commands.jsonl"):
+        for number, line in _json_lines(members, "commands.jsonl"):
             argv, output = _command(line, number)
             self.commands[argv] = output
 
@@ -157,51 +74,59 @@ class Snapshot(RecordedNode):
 
     def _member(self, name: str) -> str | Unread | None:
         """The text of a file beside snapshot.json; None when there is none."""
-        place = self.directory / name
-        if self.manifest is None or not os.path.lexists(place):
+        if self.manifest is None:
             return None
-        if place.parent != self.directory and not _is_folder(str(place.parent)):
-            return Unread(Why.UNREADABLE, name, f"{place.parent.name} is not a directory")
         try:
-            return read_text(str(place), MAX_FILE_BYTES)[0]
+            return self.members.text(name)
         except OSError as error:
             return Unread(Why.UNREADABLE, name, error.strerror or str(error))
 
 
 def open_snapshot(directory: Path) -> Snapshot:
     """Open a snapshot or plain root directory. Raises SourceError when it is neither."""
-    path = directory / "snapshot.json"
-    if not os.path.lexists(path):
-        if not any((directory / mark).is_dir() for mark in ROOT_MARKS):
+    from gpudoctor.sources.folder import Folder
+
+    return read_snapshot(Folder(directory))
+
+
+def holds_root(members: Members) -> bool:
+    """Whether there is anything of a node's root directory."""
+    return any(members.kind(mark) is EntryType.DIR for mark in ROOT_MARKS)
+
+
+def read_snapshot(members: Members) -> Snapshot:
+    """The node that the members of a snapshot or of a plain root directory hold. Raises SourceError when they are neither."""
+    place = f"{members.place}/snapshot.json"
+    if members.kind("snapshot.json") is None:
+        if not holds_root(members):
             raise SourceError(
-                f"{directory}: neither a snapshot (no snapshot.json) nor a root directory (none of {', '.join(ROOT_MARKS)})"
+                f"{members.place}: neither a snapshot (no snapshot.json), a root directory (none of {', '.join(ROOT_MARKS)}), "
+                "an sos report nor a must-gather"
             )
-        return Snapshot(directory, None)
+        return Snapshot(members, None)
+    members.refuse_what_no_snapshot_holds()
     try:
-        said = msgspec.json.decode(read_text(str(path), MAX_FILE_BYTES)[0])
+        said = msgspec.json.decode(members.text("snapshot.json") or "")
         version = said.get("format") if isinstance(said, dict) else None
         if version != FORMAT:
-            raise SourceError(f"{path}: snapshot format {version!r}, this gpudoctor reads format {FORMAT}")
+            raise SourceError(f"{place}: snapshot format {version!r}, this gpudoctor reads format {FORMAT}")
         manifest = msgspec.convert(said, Manifest, strict=False)
     except OSError as error:
-        raise SourceError(f"{path}: {error.strerror or error}") from error
+        raise SourceError(f"{place}: {error.strerror or error}") from error
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise SourceError(f"{path}: not a snapshot manifest: {error}") from error
-    if (directory / "root").is_symlink():
-        raise SourceError(f"{directory}/root: is a link; a snapshot holds its files itself")
-    return Snapshot(directory, manifest)
+        raise SourceError(f"{place}: not a snapshot manifest: {error}") from error
+    return Snapshot(members, manifest)
 
 
-def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _json_lines(members: Members, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    place = f"{members.place}/{name}"
     try:
-        content = read_text(str(path), MAX_FILE_BYTES)[0]
-    except FileNotFoundError:
-        return
+        content = members.text(name)
     except OSError as error:
-        raise SourceError(f"{path}: {error.strerror}") from error
-    for number, line in enumerate(content.split("\n"), start=1):
+        raise SourceError(f"{place}: {error.strerror or error}") from error
+    for number, line in enumerate((content or "").split("\n"), start=1):
         if line.strip():
-            where = f"{path}, line {number}"
+            where = f"{place}, line {number}"
             try:
                 value = msgspec.json.decode(line)
             except (msgspec.MsgspecError, RecursionError, ValueError) as error:

@@ -1,0 +1,61 @@
+"""Which members of a recording tell more by their name than by what is in them."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+MACHINE_FILES = re.compile(
+    r"root/(?:sys/(?:class|devices/virtual)/dmi/id/(?:\w+_serial|product_uuid|\w+_asset_tag)|etc/machine-id|var/lib/dbus/machine-id|"
+    r"proc/device-tree/serial-number|sys/firmware/devicetree/base/serial-number|sys/.*/(?:serial|wwid|serial_number|unique_id))\Z"
+)
+NETWORK_GUIDS = re.compile(r"root/sys/.*/(?:node_guid|sys_image_guid|port_guid)\Z")
+CLOUD_TAGS = frozenset((
+    "OracleCloud.com", "7783-7084-3265-9085-8269-3286-77", "Amazon EC2", "Default string", "None", "Not Specified",
+))  # fmt: skip
+"""Asset tags that name a cloud, not a machine."""
+
+DEFINITIONS = re.compile(
+    r"root/(?:(?:run/nvidia/driver/)?(?:etc|usr/lib)/os-release|sys/|proc/(?!\d)|usr/src/|var/lib/dkms/.*dkms\.conf|"
+    r".*/udev/rules\.d/|.*/modprobe\.d/|etc/slurm)"
+)
+"""Files in which NAME=value is no environment."""
+
+KEY_KINDS = tuple(
+    (re.compile(form), kind)
+    for form, kind in (
+        (
+            r"(?i)token|secret|passw|passphrase|credential|authorization|cookie|(?:api|access|private|storage)[_-]?key|(?:\A|[_-])(?:auth|psk|pwd)\Z",
+            "secret",
+        ),
+        (r"(?i)serial|(?:\A|_)pdi\Z", "serial"),
+        (r"(?i)\A(?:userns-remap|user|username|login|owner)\Z", "user"),
+        (r"(?i)\A(?:host|hostname|node|node_?name)\Z", "host"),
+        (r"(?i)\A(?:pod|pod_?name|namespace|pod_?namespace|container|container_?name)\Z", "pod"),
+    )
+)
+"""What the string of a key in JSON is."""
+
+
+def file_order(paths: Iterable[str], replaced: Callable[[str], str]) -> dict[tuple[str, str], str]:
+    """New names, by kind of directory and name, for files that are read in the order of their names, such that the order stays.
+
+    A directory like modprobe.d(5) is read together with those of the same name elsewhere. A private name is replaced as in any path where
+    that keeps the order; else the file gets a name right behind that of the file before it.
+    """
+    names: dict[str, set[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        if folder.endswith(".d"):
+            names.setdefault(folder.rpartition("/")[2], set()).add(name)
+    return {(kind, name): new for kind, its in names.items() for name, new in _in_order(sorted(its), replaced)}
+
+
+def _in_order(names: list[str], replaced: Callable[[str], str]) -> Iterator[tuple[str, str]]:
+    before = ""
+    for place, name in enumerate(names):
+        new = replaced(name)
+        if new != name:
+            behind = next((other for other in names[place + 1 :] if replaced(other) == other), None)
+            if not before < new or (behind is not None and not new < behind):
+                new = f"{before}-{new}"
+            yield name, new
+        before = new

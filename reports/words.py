@@ -1,0 +1,50 @@
+"""What several forms of a report say alike: the verdict in a few words, and text that nobody acts upon."""
+
+import re
+
+from gpudoctor.report import Overall, Report
+from gpudoctor.verdicts import Status
+
+# What a terminal would act upon: C0 and C1 controls, and the marks that reorder text.
+_CONTROLS = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def clean(text: str) -> str:
+    """Text from a node without anything that a terminal would act upon."""
+    return _CONTROLS.sub(
+        lambda match: f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}", text
+    )
+
+
+def headline(report: Report) -> str:
+    """The verdict in a few words."""
+    fails = [cause for cause in report.root_causes if cause.status is Status.FAIL]
+    warns = len(report.root_causes) - len(fails)
+    match report.verdict:
+        case Overall.FAIL:
+            more = f", {counted(warns, 'warning')}" if warns else ""
+            return f"{counted(len(fails), 'root cause')}{more}"
+        case Overall.WARN:
+            return f"nothing is broken; {counted(warns, 'thing')} to look at"
+        case Overall.UNKNOWN:
+            seen = any(result.status is not Status.SKIP for result in report.results)
+            return (
+                "could not tell: something essential was not seen"
+                if seen
+                else "could not tell: no check applies to this node"
+            )
+        case Overall.PASS:
+            return f"{counted(sum(result.status is Status.PASS for result in report.results), 'check')} passed"
+
+
+def counted(number: int, word: str) -> str:
+    """`1 check`, `2 checks`."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def one_line(report: Report) -> str:
+    """One line, without anything that differs between like nodes."""
+    causes = "; ".join(f"{cause.check}: {cause.summary}" for cause in report.root_causes) or headline(report)
+    return clean(f"{report.verdict.value.upper()} {causes}")
