@@ -11,7 +11,7 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-untyped,unused-ignore]
 
-with atheris.instrument_imports(include=["gpudoctor.sources", "gpudoctor.facts"]):
+with atheris.instrument_imports(include=["gpudoctor.sources", "gpudoctor.facts"]):  # pyright: ignore[reportAttributeAccessIssue] - it comes from a star import
     from gpudoctor.config import Config
     from gpudoctor.registry import built_in
     from gpudoctor.run import Selection, run
