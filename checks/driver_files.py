@@ -57,8 +57,9 @@ def module_on_disk(module: NvidiaModule, file: ModuleFile, changes: DriverChange
     else:
         summary = f"{module.version} is loaded, {file.version} is on disk: an upgrade waits for a reload or reboot"
         if holders.holders:
-            count = len(holders.holders)
-            summary += f"; {count} processes hold the loaded one" if count > 1 else "; 1 process holds the loaded one"
+            count, names = len(holders.holders), ", ".join(holder.comm for holder in holders.holders[:3])
+            hold = f"{count} processes hold" if count > 1 else "1 process holds"
+            summary += f"; {hold} the loaded one ({names}{', …' if count > 3 else ''})"
         evidence = module.cite("version") + file.cite("version") + changes.lines + holders.evidence
         yield Warn(NODE, summary, evidence, reload_or_reboot("driver-cuda.module-on-disk"), cause="upgrade-waits")
 

@@ -46,6 +46,8 @@ SICK = {
     "3xa6000-one-lost": ("driver-cuda.nvml-answers", "NVML_ERROR_UNKNOWN (999)"),
     "5080-gsp-575": ("kernel-module.adapter-initialised", "could not initialise"),
     "5080-gsp-timeouts": ("kernel-module.adapter-initialised", "could not initialise"),
+    # It ends before lspci: which GPU it is about nobody can tell.
+    "5080-gsp-tiny": ("driver-cuda.nvml-answers", "NVML lists no GPU"),
     "a5000-nouveau-no-module": ("kernel-module.gpu-bound", "nouveau"),
     # modinfo printed nothing, but neither does lspci tell of any module: that there is none is not certain.
     "nvs5200m-2013-not-loaded": ("kernel-module.gpu-bound", "not loaded"),
@@ -60,7 +62,6 @@ ELSEWHERE = {
     "2x4090-gt1030-mismatch": "the API mismatch is of the boot before: since then nvidia-smi answers for all",
     "3090-xid56": "Xid 56 is of the health link; made with --safe-mode, nvidia-smi was not asked",
     "4x2080ti-xid62-13": "Xids are of the health link; nvidia-smi answers for all",
-    "5080-gsp-tiny": "ends before lspci",
     "titanx-2015": "as 1080ti-no-uvm",
 }
 # Essential checks of WSL2 and Tegra, which have nothing to say of these machines.

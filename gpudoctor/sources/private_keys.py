@@ -12,6 +12,8 @@ _LOOSE = r"[ \t>#|*\"'+-]*"
 LEAST_LINE = 20
 """A shorter line belongs to a key only right before its end: a log's line may be one word."""
 
+LONGEST_PREFIX = 512
+
 
 def without_keys(text: str, hide: Callable[[str, str], str]) -> str:
     """The text without what stands between the first and the last line of keys."""
@@ -27,17 +29,19 @@ def without_keys(text: str, hide: Callable[[str, str], str]) -> str:
             parts.append(hide(inline[0], "secret"))
             done = inline.end()
         elif text.find("\n", done) >= 0:
-            prefix = text[text.rfind("\n", 0, begin.start()) + 1 : begin.start()]
-            body, done = _lines(text, text.find("\n", done) + 1, prefix, hide)
-            parts.append(body)
+            nearby = max(0, begin.start() - LONGEST_PREFIX)
+            prefix = text[max(nearby, text.rfind("\n", nearby, begin.start()) + 1) : begin.start()]
+            place = text.find("\n", done) + 1
+            body, end = _lines(text, place, prefix, hide)
+            parts += [text[done:place], body]
+            done = end
     return "".join((*parts, text[done:]))
 
 
 def _lines(text: str, place: int, prefix: str, hide: Callable[[str, str], str]) -> tuple[str, int]:
     """The lines of a key's body with their content hidden, and where they end."""
     behind = re.compile(f"(?:{_shape(prefix)})?{_LOOSE}")
-    begin, parts = text.rfind("\n", 0, place), [text[text.rfind("-----", 0, place) + 5 : place]]
-    assert begin >= 0
+    parts: list[str] = []
     while place < len(text):
         end = text.find("\n", place)
         end = len(text) if end < 0 else end

@@ -147,7 +147,7 @@ PEOPLE = (
     _rule("/home/ /users/", rf"/(?:home|Users)/{USER}", "user", learned=True, in_paths=True),
     _rule("of user", rf"[Ss]ession \S{{1,16}} of [Uu]ser {USER}", "user", learned=True),
     # Whoever tries names that do not exist must not have them looked for everywhere.
-    _rule("invalid user illegal user", rf"(?:invalid|illegal) user {USER}", "user"),
+    _rule("invalid user illegal user authenticating user", rf"(?:invalid|illegal|authenticating) user {USER}", "user"),
     _rule("for ", rf"\bfor (?:user )?{USER}(?= from |\(uid=| by )", "user"),
     _rule("accepted", rf"\bAccepted [\w/-]{{1,40}} for {USER} from", "user", learned=True),
     _rule("opened for closed for", rf"session (?:opened|closed) for user {USER}", "user", learned=True),
@@ -157,11 +157,11 @@ PEOPLE = (
     _rule("cron", rf"(?i:\bcrond?)\[\d+\]: \({USER}\)", "user", learned=True),
     _rule(
         "acct= ruser= logname= username userns-remap run_as_user",
-        rf"\b(?:acct|ruser|logname|[Uu]ser_?[Nn]ame|userns-remap|run_as_user)[\"']?\s?[=:]\s?[\"']?{USER}",
+        rf"\b(?:acct|ruser|logname|[Uu]ser_?[Nn]ame|userns-remap|run_as_user)(?:=|[\"']?\s?:\s?)[\"']?{USER}",
         "user",
         learned=True,
     ),
-    _rule("user", rf"(?<![\w.-])[Uu]ser[\"']?\s?[=:]\s?[\"']?(?!\d+\b){USER}", "user"),
+    _rule("user", rf"(?<![\w.-])[Uu]ser(?:=|[\"']?\s?:\s?)[\"']?(?!\d+\b){USER}", "user"),
     _rule("user", rf"\b[Uu]ser (?:'{USER}'|\"{USER}\"|{USER}(?= mapped| logged | from |\(uid))", "user user user"),
     _rule("uid= userid=", rf"\b(?:uid=|UserId=)(?:\d+\(|(?=\D)){USER}", "user"),
     _rule("requested-by", rf"Requested-By: {USER}(?: \(|$)", "user", learned=True),
@@ -231,6 +231,7 @@ WORKLOADS = (
         r"(?<![\w.-])(?:pod_?[Nn]ame|POD_NAME|(?:pod_?)?[Nn]amespace|POD_NAMESPACE|container_?[Nn]ame)[\"']?[=:] ?[\"']?([a-z0-9][\w.-]*)",
         "pod",
     ),
+    _rule("pods=[", r"(?<=,)\"([a-z0-9][\w.-]*)/([a-z0-9][\w.-]*)\"(?=[,\]])", "pod pod"),
     _rule(
         "log/pods/", r"/log/pods/([^\s_/\"']+)_([^\s_/\"']+)_[^\s/\"']+(?:/([^\s/\"']+))?", "pod pod pod", in_paths=True
     ),
