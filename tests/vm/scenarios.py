@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 DRIVER_VERSION = "550.163.01"
 GPU_ADDRESSES = tuple(f"0000:{bus:02x}:00.0" for bus in (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF))
-DEADLINE_SECONDS = 6.0
+DEADLINE_SECONDS = 12.0
 SNAPSHOT = "/tmp/snap"
 NODE = "node"
 
