@@ -23,7 +23,10 @@ KEY_KINDS = tuple(
     (re.compile(form), kind)
     for form, kind in (
         (
-            r"(?i)token|secret|passw|passphrase|credential|authorization|cookie|(?:api|access|private|storage)[_-]?key|(?:\A|[_-])(?:auth|psk|pwd)\Z",
+            (
+                r"(?i)token|secret|passw|passphrase|credential|authorization|cookie|"
+                r"(?:api|access|private|storage)[_-]?key|(?:\A|[_-])(?:auth|psk|pwd)\Z"
+            ),
             "secret",
         ),
         (r"(?i)serial|(?:\A|_)pdi\Z", "serial"),

@@ -37,7 +37,7 @@ _EMAIL = re.compile(
     r"(?!service|slice|scope|socket|mount|target|timer|device|path|swap)[A-Za-z]{2,24}(?![\w-])"
 )
 _DOMAIN = re.compile(
-    rf"(?<![\w@-])(?<!\w\.)(?:(?:{MARK}|[A-Za-z0-9](?:[A-Za-z0-9-]{{0,62}})?)\.)+[A-Za-z]{{2,9}}(?![\w-])"
+    rf"(?<![\w@-])(?<!\w\.)(?:(?:{MARK}|[A-Za-z0-9][A-Za-z0-9-]{{0,62}})\.){{1,30}}[A-Za-z]{{2,9}}(?![\w-])"
 )
 _IMAGE = re.compile(
     r"(?<![\w./:@-])((?:[A-Za-z0-9-]{1,63}\.)+[a-z]{2,24}(?::\d{1,5})?|localhost:\d{1,5}|[a-z0-9][a-z0-9-]{1,62}:\d{2,5})"

@@ -25,8 +25,8 @@ ORDINARY = frozenset(
 """Names of machines and accounts that tell nothing, occur as ordinary words, or are parts of fixed paths."""
 
 _DEVICE = re.compile(
-    r"(?:nvidia|gpu|card|render[dD]|controlD|nvme|sd[a-z]|vd[a-z]|xvd[a-z]|dm-|md|loop|sr|tty|ttyS|eth|ib|mlx\d_|wlan|eno|ens|cpu|node|host|pci|"
-    r"usb|ata|scsi|slot|port|nvswitch|nvlink|nvidia-\w*)(?:0|[1-9]\d{0,2})?(?:[np]\d+)*",
+    r"(?:nvidia|gpu|card|render[dD]|controlD|nvme|sd[a-z]|vd[a-z]|xvd[a-z]|dm-|md|loop|sr|tty|ttyS|eth|ib|mlx\d_|wlan|eno|ens|cpu|node|host|"
+    r"pci|usb|ata|scsi|slot|port|nvswitch|nvlink|nvidia-\w*)(?:0|[1-9]\d{0,2})?(?:[np]\d+)*",
 )
 _PRODUCT = re.compile(r"(?:nvidia|cuda|dcgm|kube|gpu-operator|gpu-feature|nvsm|nv-)[\w.-]*|python\d?[\d.]*")
 _SHORT_HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,4}")
