@@ -8,6 +8,7 @@ from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import DriverGpu, DriverGpus
 from gpudoctor.facts.kernel_log import KernelLog
+from gpudoctor.facts.module_trace import LOADING
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.pci_state import PciState, PciStates, Region
 from gpudoctor.facts.raw import Absent
@@ -99,10 +100,6 @@ _CAUSES = (
 def _failures(gpu: PciGpu, log: KernelLog) -> list[Evidence]:
     """Since the module was loaded last: what failed before that may have been repaired by it."""
     return [line for line in log.since(LOADING).lines(_RM_INIT, gpu.address) if "failed" in line.shows]
-
-
-LOADING = "NVRM: loading NVIDIA"
-"""What the module says first (nv.c, nv_module_init)."""
 
 
 def _by_the_log(gpu: PciGpu, unseen: Unread, states: Reading[PciStates], log: Reading[KernelLog]) -> Verdict:

@@ -100,11 +100,12 @@ def no_stuck_task(tasks: Tasks, log: Reading[KernelLog], module: Reading[NvidiaM
     if stuck:
         names = ", ".join(f"{task.comm} (PID {task.pid})" for task in stuck[:4])
         more = f" and {len(stuck) - 4} more" if len(stuck) > 4 else ""
-        summary = f"{len(stuck)} tasks sleep uninterruptibly in the driver: {names}{more}"
+        sleep = "1 task sleeps" if len(stuck) == 1 else f"{len(stuck)} tasks sleep"
+        summary = f"{sleep} uninterruptibly in the driver: {names}{more}"
         evidence = tuple(task.evidence for task in stuck[:4]) + _said_of(stuck, log)
         yield Fail(
             NODE,
-            summary.replace("1 tasks sleep", "1 task sleeps"),
+            summary,
             evidence,
             FOR_HANG,
             Breaks.NODE,

@@ -5,7 +5,6 @@ import datetime
 import importlib
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -191,6 +190,8 @@ def _write(path: Path, text: str) -> None:
 
     A place that is no regular file, such as /dev/stderr or a pipe, is written to as it is.
     """
+    import tempfile
+
     try:
         if path.exists() and not path.is_file():
             path.write_text(text, "utf-8")
@@ -201,9 +202,8 @@ def _write(path: Path, text: str) -> None:
                 file.write(text)
             os.chmod(temporary, 0o644)
             os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        finally:
+            Path(temporary).unlink(missing_ok=True)
     except OSError as error:
         raise SourceError(f"{path}: cannot write the report: {error.strerror}") from error
 

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 from gpudoctor.chain import Link
 from gpudoctor.report import Finding, Report, RootCause
-from gpudoctor.reports.words import clean, counted, headline
+from gpudoctor.reports.words import STATUS_ORDER, clean, counted, headline
 from gpudoctor.verdicts import Evidence, Remedy, Status
 
 MOST_EVIDENCE = 6
-WORST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.BLOCKED, Status.PASS, Status.SKIP)
 
 
 def render(report: Report) -> str:
@@ -40,7 +39,7 @@ def _chain(report: Report) -> Iterator[str]:
     for link in Link:
         results = [result for result in report.results if result.link is link]
         if results:
-            worst = next(status for status in WORST if any(result.status is status for result in results))
+            worst = next(status for status in STATUS_ORDER if any(result.status is status for result in results))
             alarms = [result.check for result in results if result.status in (Status.FAIL, Status.WARN)]
             said = ", ".join(f"`{check}`" for check in alarms) or counted(len(results), "check")
             yield f"| {link.value} | {worst.value} | {said} |"

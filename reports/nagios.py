@@ -4,7 +4,7 @@ The exit codes are gpudoctor's own: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
 """
 
 from gpudoctor.report import Overall, Report
-from gpudoctor.reports.words import clean, headline
+from gpudoctor.reports.words import in_short, plain
 from gpudoctor.verdicts import Status
 
 MOST_BYTES = 1000
@@ -15,12 +15,10 @@ STATES = {Overall.PASS: "OK", Overall.WARN: "WARNING", Overall.FAIL: "CRITICAL",
 
 def render(report: Report) -> str:
     """Status and performance data on the first line, then a line for each root cause as far as they fit."""
-    first = report.root_causes[0] if report.root_causes else None
-    text = f"{first.check}: {first.summary}" if first else headline(report)
-    head = f"GPUDOCTOR {STATES[report.verdict]} - {_plain(text)[:400]} | {_performance(report)}"
+    head = f"GPUDOCTOR {STATES[report.verdict]} - {_barless(in_short(report))[:400]} | {_performance(report)}"
     lines = [head]
     for cause in report.root_causes:
-        line = _plain(f"{cause.status.value.upper()} {cause.check}: {cause.summary}")
+        line = _barless(plain(f"{cause.status.value.upper()} {cause.check}: {cause.summary}"))
         if len("\n".join([*lines, line]).encode()) > MOST_BYTES:
             break
         lines.append(line)
@@ -35,6 +33,6 @@ def _performance(report: Report) -> str:
     )
 
 
-def _plain(text: str) -> str:
-    """ASCII without the bar that would begin the performance data."""
-    return clean(text).replace("|", "/").encode("ascii", "replace").decode()
+def _barless(text: str) -> str:
+    """Without the bar that would begin the performance data."""
+    return text.replace("|", "/")

@@ -5,7 +5,7 @@ by default, and knows three exit codes: 0 no problem, 1 a problem, anything else
 """
 
 from gpudoctor.report import Overall, Report
-from gpudoctor.reports.words import clean, headline
+from gpudoctor.reports.words import in_short
 
 MOST_BYTES = 80
 EXIT_CODES = {Overall.PASS: 0, Overall.WARN: 0, Overall.FAIL: 1, Overall.UNKNOWN: 2}
@@ -13,12 +13,10 @@ EXIT_CODES = {Overall.PASS: 0, Overall.WARN: 0, Overall.FAIL: 1, Overall.UNKNOWN
 
 def render(report: Report) -> str:
     """The check first: it survives the cut."""
-    first = report.root_causes[0] if report.root_causes else None
-    text = f"{first.check}: {first.summary}" if first else headline(report)
-    plain = clean(text).encode("ascii", "replace").decode()
-    if len(plain) > MOST_BYTES:
-        plain = plain[: MOST_BYTES - 3].rpartition(" ")[0] + "..."
-    return plain + "\n"
+    text = in_short(report)
+    if len(text) > MOST_BYTES:
+        text = text[: MOST_BYTES - 3].rpartition(" ")[0] + "..."
+    return text + "\n"
 
 
 def exit_code(report: Report) -> int:

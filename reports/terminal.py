@@ -14,7 +14,7 @@ from gpudoctor.chain import Link
 from gpudoctor.diagnosis import label, more_like_it
 from gpudoctor.report import Finding, Overall, Report, Result, RootCause
 from gpudoctor.reports.look import Look
-from gpudoctor.reports.words import clean, counted, headline, one_line
+from gpudoctor.reports.words import STATUS_ORDER, clean, counted, headline, one_line
 from gpudoctor.verdicts import Evidence, Remedy, Status, SubjectKind
 
 _GLYPHS = {
@@ -31,7 +31,6 @@ _OVERALL = {
     Overall.WARN: Status.WARN,
     Overall.UNKNOWN: Status.UNKNOWN,
 }
-_LINK_ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.BLOCKED, Status.PASS, Status.SKIP)
 
 NARROW = 60
 """Below this width the chain at a glance shows statuses only; every finding is told in full further down."""
@@ -108,7 +107,7 @@ class _Page:
             results = [result for result in self.report.results if result.link is link]
             if not results:
                 continue
-            worst = min(results, key=lambda result: (_LINK_ORDER.index(result.status), not result.essential))
+            worst = min(results, key=lambda result: (STATUS_ORDER.index(result.status), not result.essential))
             glance = self._one_line(self._glance(worst), taken) if details else Text()
             rows.add_row("", Text(link.value), self._badge(worst.status), glance)
         self.console.print(rows)

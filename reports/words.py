@@ -44,6 +44,21 @@ def counted(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
+STATUS_ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.BLOCKED, Status.PASS, Status.SKIP)
+"""From the status that a link shows first to the one that it shows only alone."""
+
+
+def in_short(report: Report) -> str:
+    """The first root cause, or the verdict, in ASCII: for readers that cut what they read."""
+    first = report.root_causes[0] if report.root_causes else None
+    return plain(f"{first.check}: {first.summary}" if first else headline(report))
+
+
+def plain(text: str) -> str:
+    """Clean text in ASCII."""
+    return clean(text).encode("ascii", "replace").decode()
+
+
 def one_line(report: Report) -> str:
     """One line, without anything that differs between like nodes."""
     causes = "; ".join(f"{cause.check}: {cause.summary}" for cause in report.root_causes) or headline(report)

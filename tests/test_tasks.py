@@ -55,6 +55,12 @@ def test_task_that_stands_still_in_the_driver_is_a_fault_with_its_stack() -> Non
     assert any("blocked for more than 120 seconds" in line for line in said)
 
 
+def test_eleven_tasks_are_many() -> None:
+    summary = _result(*(_sleeper(pid=pid, unchanged_seconds=11.0) for pid in range(900, 911))).findings[0].summary
+    assert summary.startswith("11 tasks sleep uninterruptibly in the driver: python (PID 900)")
+    assert summary.endswith("and 7 more")
+
+
 def test_kernels_word_counts_for_a_task_that_still_sleeps_there() -> None:
     assert _result(_sleeper(unchanged_seconds=0.0), log=HUNG_LINE).status is Status.FAIL
     other = HUNG_LINE.replace(":935", ":936")

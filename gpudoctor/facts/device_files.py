@@ -10,6 +10,7 @@ from gpudoctor.verdicts import Evidence, Unread, Why
 
 KMSG = "/dev/kmsg"
 KMSG_NUMBERS = (1, 11)
+"""Documentation/admin-guide/devices.txt: memory devices, 11 = /dev/kmsg."""
 
 MODESET = "/dev/nvidia-modeset"
 MODESET_MINOR = 254
@@ -42,8 +43,11 @@ class DevDirectory(Fact, frozen=True):
         entry = desk.raw.entry(KMSG)
         if isinstance(entry, Unread):
             return cls(own=entry)
-        is_kmsg = isinstance(entry, Entry) and entry.type is EntryType.CHAR
-        own = is_kmsg and isinstance(entry, Entry) and (entry.major, entry.minor) in (KMSG_NUMBERS, (None, None))
+        own = (
+            isinstance(entry, Entry)
+            and entry.type is EntryType.CHAR
+            and (entry.major, entry.minor) in (KMSG_NUMBERS, (None, None))
+        )
         return cls(own=own)
 
 

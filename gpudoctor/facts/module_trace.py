@@ -18,6 +18,9 @@ LOCKDOWN = "/sys/kernel/security/lockdown"
 SIG_ENFORCE = "/sys/module/module/parameters/sig_enforce"
 """Documentation/admin-guide/module-signing.rst."""
 
+LOADING = "NVRM: loading NVIDIA"
+"""What the module says first (nv.c, nv_module_init)."""
+
 # kernel/module/signing.c and security/lockdown: what the kernel says when it refuses a module. "module verification failed …
 # tainting kernel" is not among them: with Secure Boot off it is a remark.
 _SIGNATURE = re.compile(
@@ -97,7 +100,7 @@ class ModuleTrace(Fact, frozen=True):
     def refused_all(self) -> bool:
         """The module unloaded itself because it could take no GPU, and was not loaded since (nv.c, nvidia_init_module)."""
         text = self.log.text if self.log else ""
-        return text.rfind("NVRM: None of the NVIDIA devices were initialized") > text.rfind("NVRM: loading NVIDIA")
+        return text.rfind("NVRM: None of the NVIDIA devices were initialized") > text.rfind(LOADING)
 
 
 def _own(address: str) -> "re.Pattern[str]":
@@ -127,11 +130,13 @@ def _signature_refused(raw: Raw, log: KernelLog | Unread) -> Cited:
 
     A kernel that was seen not to enforce signatures has refused none; nvidia that was loaded later was not the one refused.
     """
-    enforces = _enforces(raw)
-    if isinstance(log, Unread) or enforces is False:
+    anchors = ("rejected", "restricted", "trusted key")
+    if isinstance(log, Unread) or not _last(log, _SIGNATURE, anchors):
         return ()
-    anchors = ("rejected", "restricted", "trusted key") if enforces else ("rejected", "restricted")
-    return _last(log.since("NVRM: loading NVIDIA"), _SIGNATURE, anchors)
+    enforces = _enforces(raw)
+    if enforces is False:
+        return ()
+    return _last(log.since(LOADING), _SIGNATURE, anchors if enforces else anchors[:2])
 
 
 def _enforces(raw: Raw) -> bool | None:

@@ -19,7 +19,8 @@ def may_ask(desk: Desk) -> Question | Unread:
     if isinstance(gpus, Unread):
         return gpus
     # A GPU whose driver link cannot be read may well be held by nvidia: it is asked about like the others.
-    given = [gpu for gpu in gpus if gpu.address not in _not_given(desk)]
+    not_given = _not_given(desk)
+    given = [gpu for gpu in gpus if gpu.address not in not_given]
     held = [gpu for gpu in given if gpu.driver == "nvidia" or isinstance(gpu.driver, Unread)]
     missing = _missing(desk, held)
     if missing is not None:

@@ -17,13 +17,18 @@ ABSENT_READ = 0xFFFFFFFF
 _ESCAPE = re.compile(rb"\\x([89a-f][0-9a-f])")
 
 
+def unescaped(text: str) -> bytes:
+    """The bytes of a file from its text, in which those that are not UTF-8 stand as `\\x80` to `\\xff`."""
+    return _ESCAPE.sub(lambda escape: bytes((int(escape[1], 16),)), text.encode())
+
+
 def config_bytes(text: str) -> bytes | None:
     """The bytes of a `config` file from its text, in which bytes that are not UTF-8 stand as `\\x80` to `\\xff`; None if not certain.
 
     Four bytes that spell such an escape themselves look the same, and would shorten the result by three. No mixture of them turns one
     of the possible lengths into another (but for a header of nothing else, which has no vendor), so the length proves each byte.
     """
-    content = _ESCAPE.sub(lambda escape: bytes((int(escape[1], 16),)), text.encode())
+    content = unescaped(text)
     return content if len(content) in SIZES else None
 
 

@@ -1,10 +1,10 @@
 """What a GPU's own registers and the PCI core say of it: config header, memory regions, error counters, power state."""
 
-import re
 from collections.abc import Mapping
 
 from gpudoctor.facts.desk import Citable, Desk, Fact, Reading
 from gpudoctor.facts.pci import DEVICES, PciGpu, PciGpus
+from gpudoctor.facts.pci_config import unescaped
 from gpudoctor.facts.raw import Absent, Raw, TextFile, decimal
 from gpudoctor.verdicts import Evidence, Unread, Why
 
@@ -106,11 +106,11 @@ def _responds(
     config = configs[f"{base}/config"]
     if isinstance(config, TextFile) and config.text:
         dead = config.text.startswith(ALL_ONES)
-        if not dead and _bytes(config.text)[:2] != VENDOR_BYTES:
-            begins = _bytes(config.text)[:8].hex(" ")
+        if not dead and unescaped(config.text)[:2] != VENDOR_BYTES:
+            begins = unescaped(config.text)[:8].hex(" ")
             odd = Unread(Why.UNREADABLE, f"{base}/config", f"begins with {begins}, not with NVIDIA's vendor id de 10")
             return odd, Evidence(config.where, begins)
-        shows = "ff ff ff ff: nobody answers" if dead else f"begins with {_bytes(config.text)[:8].hex(' ')}"
+        shows = "ff ff ff ff: nobody answers" if dead else f"begins with {unescaped(config.text)[:8].hex(' ')}"
         return not dead, Evidence(config.where, shows)
     if isinstance(config, Unread) and config.why is Why.TIMED_OUT:
         return config, Evidence(config.where, config.detail)
@@ -119,11 +119,6 @@ def _responds(
     if lanes is not None:
         return lanes != DEAD_WIDTH, evidence
     return (config if isinstance(config, Unread) else None), evidence
-
-
-def _bytes(text: str) -> bytes:
-    """What stood in a file before the bytes that are no UTF-8 became escapes."""
-    return re.sub(rb"\\x([0-9a-f]{2})", lambda escape: bytes.fromhex(escape[1].decode()), text.encode())
 
 
 def _regions(raw: Raw, path: str) -> tuple[Reading[tuple[Region, ...] | None], Evidence]:

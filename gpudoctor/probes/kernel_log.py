@@ -2,6 +2,7 @@
 
 import os
 
+from gpudoctor.facts.device_files import KMSG, KMSG_NUMBERS
 from gpudoctor.facts.raw import CommandOutput, Entry, EntryType, Log
 from gpudoctor.probes.commands import run_command
 from gpudoctor.probes.deadline import Deadline
@@ -10,8 +11,6 @@ from gpudoctor.verdicts import Unread, Why
 
 JOURNALCTL = ("journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic")
 MAX_RECORDS = 200_000
-KMSG_NUMBERS = (1, 11)
-"""Documentation/admin-guide/devices.txt: memory devices, 11 = /dev/kmsg."""
 
 
 def read_kernel_log(root: str, deadline: Deadline) -> Log | Unread:
@@ -36,9 +35,9 @@ def read_kernel_log(root: str, deadline: Deadline) -> Log | Unread:
 def _kmsg(root: str) -> str | None:
     """The kernel's log device, and only that: containers link the name to their console, which must not be read."""
     files = LiveFiles(root)
-    entry = files.entry("/dev/kmsg")
+    entry = files.entry(KMSG)
     is_kmsg = isinstance(entry, Entry) and entry.type is EntryType.CHAR and (entry.major, entry.minor) == KMSG_NUMBERS
-    return files.place("/dev/kmsg", follow=False) if is_kmsg else None
+    return files.place(KMSG, follow=False) if is_kmsg else None
 
 
 def _read_kmsg(path: str) -> tuple[str, int]:
