@@ -1,18 +1,52 @@
 """Makes a root directory out of a recorded node, with real links and device nodes, to run the live source on."""
 
+import contextlib
+import fcntl
 import os
+import signal
 import stat
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from gpudoctor.facts.raw import Answer, Entry, EntryType
+from gpudoctor.probes.tasks import Task, TaskTable
 from gpudoctor.sources.snapshot import Snapshot
 from gpudoctor.testing import node
 from tests.standin.build import NoCompiler, Node, build_nvml, healthy, write_node
 
 _KIND = {EntryType.CHAR: stat.S_IFCHR, EntryType.BLOCK: stat.S_IFBLK, EntryType.FIFO: stat.S_IFIFO}
+
+
+WORKER = "gpudoctor-nvml"
+
+
+@pytest.fixture(autouse=True)
+def alone_with_its_workers(tmp_path: Path) -> Iterator[None]:
+    """One such test at a time on a machine, for runs wait for each other's workers; its own workers end with it, no others.
+
+    A module that imports it uses it.
+    """
+    with open(Path(tempfile.gettempdir()) / "gpudoctor-live-tests.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+        deadline = time.monotonic() + 5
+        while (mine := list(workers_below(tmp_path))) and time.monotonic() < deadline:
+            for worker in mine:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGKILL)
+            time.sleep(0.05)
+
+
+def workers_below(directory: Path) -> Iterator[Task]:
+    """The workers that were started for a root below a directory: its library is among their arguments."""
+    for worker in TaskTable().named(WORKER, owners=(os.getuid(),)):
+        with contextlib.suppress(OSError):
+            if str(directory).encode() in Path(f"/proc/{worker.pid}/cmdline").read_bytes():
+                yield worker
 
 
 def make_root(name: str, place: Path) -> Path:
@@ -70,7 +104,9 @@ def with_nvml(root: Path, monkeypatch: pytest.MonkeyPatch, standin: Node, leave_
         build_nvml(library, leave_out)
     except NoCompiler as error:
         pytest.skip(str(error))
-    monkeypatch.setenv("GPUDOCTOR_STANDIN_NVML", str(write_node(standin, root.parent / "nvml.json")))
+    # The worker asks from within the root.
+    write_node(standin, root / "nvml.json")
+    monkeypatch.setenv("GPUDOCTOR_STANDIN_NVML", "/nvml.json")
 
 
 def healthy_nvml(name: str) -> Node:

@@ -2,13 +2,10 @@
 
 import contextlib
 import datetime
-import fcntl
 import json
 import os
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,37 +24,22 @@ from gpudoctor.sources.recorder import Recorder
 from gpudoctor.sources.snapshot import open_snapshot
 from gpudoctor.testing import config_of, fixtures, node
 from gpudoctor.verdicts import Status, Why
-from tests.live_root import healthy_nvml, make_root, with_nvml
+from tests.live_root import (
+    WORKER,
+    alone_with_its_workers,  # noqa: F401 - a fixture that each test uses
+    healthy_nvml,
+    make_root,
+    with_nvml,
+    workers_below,
+)
 from tests.standin.frozen import CannotFreeze, frozen_filesystem
 
 NOW = datetime.datetime(2026, 11, 29, tzinfo=datetime.timezone.utc)
-WORKER = "gpudoctor-nvml"
+
 CANNOT_BE_MADE = {"no-permission-sysfs-driver-links", "nothing-recorded", "wrong-kinds-of-file"}
 """Nodes whose point is an error that root cannot be given, or that hold nothing."""
 
 NODES = sorted(place.name for place in fixtures().iterdir() if place.is_dir() and place.name not in CANNOT_BE_MADE)
-
-
-@pytest.fixture(autouse=True)
-def alone_with_its_workers(tmp_path: Path) -> Iterator[None]:
-    """One such test at a time on a machine, for runs wait for each other's workers; its own workers end with it, no others."""
-    with open(Path(tempfile.gettempdir()) / "gpudoctor-live-tests.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-        deadline = time.monotonic() + 5
-        while (mine := list(_workers_below(tmp_path))) and time.monotonic() < deadline:
-            for worker in mine:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(worker.pid, signal.SIGKILL)
-            time.sleep(0.05)
-
-
-def _workers_below(directory: Path) -> Iterator[Task]:
-    """The workers that were started for a root below a directory: its library is among their arguments."""
-    for worker in TaskTable().named(WORKER, owners=(os.getuid(),)):
-        with contextlib.suppress(OSError):
-            if str(directory).encode() in Path(f"/proc/{worker.pid}/cmdline").read_bytes():
-                yield worker
 
 
 def _comparable(report: Report) -> dict[str, Any]:
@@ -101,7 +83,9 @@ def test_a_healthy_node_passes_live_and_in_replay(name: str, tmp_path: Path, mon
     assert _comparable(run(recorded, config, built_in(), Selection(), NOW)) == _comparable(live)
 
 
-@pytest.mark.parametrize(("code", "word"), [(9, "DRIVER_NOT_LOADED"), (12, "LIBRARY_NOT_FOUND"), (18, "MISMATCH")])
+@pytest.mark.parametrize(
+    ("code", "word"), [(9, "driver is not loaded"), (12, "was not found"), (18, "differ in version")]
+)
 def test_a_failing_init_is_one_root_cause_that_names_the_code(
     code: int, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +104,16 @@ def test_a_missing_library_is_found_missing(tmp_path: Path) -> None:
     for library in root.glob("usr/lib/**/libnvidia-ml.so*"):
         library.unlink()
     report = _live(root)
-    assert "LIBRARY_NOT_FOUND (12)" in report.root_causes[0].summary
+    assert [cause.check for cause in report.root_causes] == ["driver-cuda.nvml-library"]
+    follows = [name for name in report.root_causes[0].consequence_ids if name.startswith("driver-cuda.nvml-answers@")]
+    assert len(follows) == 8
+
+
+def test_a_host_below_a_root_has_its_own_name(tmp_path: Path) -> None:
+    """/proc/sys/kernel/hostname answers with the name of whoever reads it, in a pod the pod's (uts_namespaces(7))."""
+    root = make_root("h100x8", tmp_path / "root")
+    (root / "etc/hostname").write_text("gpu-node-7\n")
+    assert _live(root).node.hostname == "gpu-node-7"
 
 
 def test_a_library_that_the_loader_refuses_is_quoted_with_its_reason(tmp_path: Path) -> None:
@@ -131,7 +124,7 @@ def test_a_library_that_the_loader_refuses_is_quoted_with_its_reason(tmp_path: P
     place.write_bytes(b"")
     report = _live(root)
     findings = report.result("driver-cuda.nvml-answers").findings
-    assert "LIBRARY_NOT_FOUND (12)" in report.root_causes[0].summary
+    assert "NVML does not start (12)" in report.root_causes[0].summary
     assert "file too short" in findings[0].evidence[0].shows
 
 
@@ -194,20 +187,64 @@ def test_a_worker_in_d_state_is_left_behind_and_reported(tmp_path: Path, monkeyp
     root = make_root("h100x8", tmp_path / "root")
     standin = healthy_nvml("h100x8")
     try:
-        with frozen_filesystem() as frozen:
-            standin["hang"] = {"call": "nvmlInit_v2", "how": "write", "path": str(frozen / "stuck")}
+        with frozen_filesystem() as frozen, _bound(frozen, root / "frozen"):
+            standin["hang"] = {"call": "nvmlInit_v2", "how": "write", "path": "/frozen/stuck"}
             with_nvml(root, monkeypatch, standin)
             started = time.monotonic()
             first = _hanging_command(root, 6)
             assert time.monotonic() - started < 7.0
-            workers = list(_workers_below(tmp_path))
+            workers = list(workers_below(tmp_path))
             assert [worker.state for worker in workers] == ["D"]
             _assert_hang_reported(json.loads(first.stdout), workers[0], earlier=False)
             second = _hanging_command(root, 6)
-            assert [worker.pid for worker in _workers_below(tmp_path)] == [workers[0].pid]
+            assert [worker.pid for worker in workers_below(tmp_path)] == [workers[0].pid]
             _assert_hang_reported(json.loads(second.stdout), workers[0], earlier=True)
     except CannotFreeze as error:
         pytest.skip(f"no task can be put into D state here: {error}")
+
+
+@contextlib.contextmanager
+def _bound(source: Path, target: Path) -> Iterator[None]:
+    """A directory at a second place, within the root that the worker makes its own."""
+    target.mkdir()
+    subprocess.run(["mount", "--bind", str(source), str(target)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(target)], check=True)
+
+
+def test_a_node_that_may_not_be_opened_from_here_is_no_fault_of_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose device cgroup forbids it; here by the mode, for a root without CAP_DAC_OVERRIDE."""
+    root = make_root("h100x8", tmp_path / "root")
+    with_nvml(root, monkeypatch, healthy_nvml("h100x8"))
+    (root / "dev/nvidiactl").chmod(0)
+    doctor = [sys.executable, "-m", "gpudoctor", "run", "--root", str(root), "--format", "json"]
+    argv = ["setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override", *doctor]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    if "setpriv:" in ended.stderr:
+        pytest.skip(f"no capability can be given up here: {ended.stderr.strip()}")
+    report = json.loads(ended.stdout)
+    answers = next(result for result in report["results"] if result["check"] == "driver-cuda.nvml-answers")
+    assert (answers["status"], answers["why"]) == ("unknown", "no-permission")
+    assert "/dev/nvidiactl" in answers["detail"]
+    assert "driver-cuda.nvml-answers" not in {cause["check"] for cause in report["root_causes"]}
+
+
+def test_without_chroot_nvml_is_not_asked_below_a_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library would look at this machine's /dev, not at the root's."""
+    root = make_root("h100x8", tmp_path / "root")
+    with_nvml(root, monkeypatch, healthy_nvml("h100x8"))
+    doctor = [sys.executable, "-m", "gpudoctor", "run", "--root", str(root), "--format", "json"]
+    argv = ["setpriv", "--bounding-set", "-sys_chroot", "--inh-caps", "-sys_chroot", *doctor]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    if "setpriv:" in ended.stderr:
+        pytest.skip(f"no capability can be given up here: {ended.stderr.strip()}")
+    answers = next(r for r in json.loads(ended.stdout)["results"] if r["check"] == "driver-cuda.nvml-answers")
+    assert (answers["status"], answers["why"]) == ("unknown", "no-permission")
+    assert "chroot" in answers["detail"]
 
 
 def _assert_hang_reported(report: dict[str, Any], worker: Task, *, earlier: bool) -> None:

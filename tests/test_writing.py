@@ -25,9 +25,11 @@ from gpudoctor.sources.opening import open_source
 from gpudoctor.sources.recorder import Recorder
 from gpudoctor.sources.snapshot import Snapshot, read_snapshot
 from gpudoctor.testing import config_of, node
-from tests.live_root import make_root
+from tests.live_root import (
+    alone_with_its_workers,  # noqa: F401 # used by every test here
+    make_root,
+)
 from tests.test_archives import FORMS, MANIFEST, comparable
-from tests.test_live import alone_with_its_workers  # noqa: F401 # used by every test here
 
 
 def recorded(name: str, place: Path) -> tuple[Recorder, Report]:

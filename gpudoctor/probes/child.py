@@ -54,9 +54,13 @@ def run_child(argv: Sequence[str], deadline: Deadline, *, environment: dict[str,
     )
     reader = _Reader(child)
     watch = StackWatch(child.pid)
+    looked = started - SAMPLE_SECONDS
     while not reader.finished and deadline.remaining > 0 and reader.bytes_read < MAX_OUTPUT_BYTES:
         reader.wait(min(SAMPLE_SECONDS, deadline.remaining))
-        watch.look()
+        # A talkative child wakes us far more often.
+        if time.monotonic() - looked >= SAMPLE_SECONDS / 2:
+            watch.look()
+            looked = time.monotonic()
     abandoned = None if reader.finished else _give_up(child, watch)
     reader.close()
     status = child.returncode

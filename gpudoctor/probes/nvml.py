@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.facts.raw import Absent, Answer, Question
+from gpudoctor.knowledge.driver_places import APART_DIRECTORIES, LIBRARY_DIRECTORIES
 from gpudoctor.probes.child import Abandoned, ChildEnd, run_child
 from gpudoctor.probes.deadline import Deadline
 from gpudoctor.probes.files import LiveFiles
@@ -20,18 +21,6 @@ WORKER = Path(__file__).with_name("nvml_worker.py")
 WORKER_COMM = "gpudoctor-nvml"
 STILL_SECONDS = 2.5
 """How long an earlier run's worker is watched before it is called stuck; longer than what a fact calls hung."""
-
-LIBRARY_DIRECTORIES = (
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib",
-    "/usr/lib/wsl/lib",
-    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
-    "/run/nvidia/driver/usr/lib/aarch64-linux-gnu",
-    "/run/nvidia/driver/usr/lib64",
-)
-"""Where libnvidia-ml.so.1 lies below a root: distribution packages, runfile, and the GPU Operator's driver container."""
 
 
 def ask_nvml(question: Question, deadline: Deadline, root: str, table: TaskTable) -> Answer:
@@ -60,12 +49,14 @@ def _arguments(question: Question, deadline: Deadline, root: str) -> dict[str, A
         return _failure("unavailable", "the Python module pynvml is not installed")
     arguments: dict[str, Any] = {
         **question.arguments,
+        "package_path": str(WORKER.parents[2]),
         "import_paths": [str(Path(binding.origin).parent)],
         "seconds": deadline.remaining,
+        "root": root,
     }
     if root == "/":
-        # The loader's own search first, then a driver container's root.
-        contained = _library_below(root, [place for place in LIBRARY_DIRECTORIES if place.startswith("/run/")])
+        # The loader's own search first, then the roots of drivers kept apart.
+        contained = _library_below(root, APART_DIRECTORIES)
         arguments["libraries"] = ["libnvidia-ml.so.1", *([contained] if contained else [])]
     else:
         library = _library_below(root, LIBRARY_DIRECTORIES)
@@ -123,8 +114,7 @@ def _worker(abandoned: Abandoned, *, earlier: bool) -> dict[str, Any]:
 
 
 def _answer(end: ChildEnd, lines: list[dict[str, Any]]) -> Answer:
-    data: dict[str, Any] = {}
-    devices: dict[str, dict[str, Any]] = {}
+    data = _data(lines)
     calling: str | None = None
     error: dict[str, Any] | None = None
     done = False
@@ -132,13 +122,6 @@ def _answer(end: ChildEnd, lines: list[dict[str, Any]]) -> Answer:
         calling = line.get("calling", calling)
         error = line.get("error", error)
         done = done or "done" in line
-        data.update(line.get("set", {}))
-        if "device" in line:
-            devices.setdefault(line["device"]["pci_bus_id"], {}).update(line["device"])
-    # A device of which nothing was answered yet is not listed: the call that was running tells about it.
-    data.update(
-        {"devices": answered} if (answered := [device for device in devices.values() if len(device) > 1]) else {}
-    )
     if end.abandoned is not None:
         # A worker that has said everything can still hang in closing the device nodes.
         stopped_at = "its exit" if done or error else calling
@@ -147,6 +130,26 @@ def _answer(end: ChildEnd, lines: list[dict[str, Any]]) -> Answer:
     if error is not None or done:
         return Answer(data=data, error=error)
     return Answer(data, error={"why": "crashed", **_how_it_ended(end)}, stopped_at=calling)
+
+
+def _data(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """What was answered, merged from the lines in their order."""
+    data: dict[str, Any] = {}
+    devices: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        data.update(line.get("set", {}))
+        if "device" in line:
+            devices.setdefault(line["device"]["pci_bus_id"], {}).update(line["device"])
+        if "fields" in line:
+            devices[line["of"]].setdefault("fields", {}).update(line["fields"])
+        if "system" in line:
+            data.setdefault("system", {}).update(line["system"])
+        if "note" in line:
+            data.setdefault("notes", []).append(line["note"])
+    # A device of which nothing was answered yet is not listed: the call that was running tells about it.
+    if answered := [device for device in devices.values() if len(device) > 1]:
+        data["devices"] = answered
+    return data
 
 
 def _how_it_ended(end: ChildEnd) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """The NVML worker: a program of its own that asks NVML and prints one JSON object a line.
 
 Started by file path in an isolated interpreter. Before each call that may block it prints which one, so that whoever reads knows
-where it stopped. Devices are asked for by PCI address, which tells beyond doubt which one an unanswered call was about.
-Arguments: a JSON object with `import_paths`, `seconds`, `addresses`, `attach` and `libraries`.
+where it stopped. Devices are asked for by PCI address, which tells beyond doubt which one an unanswered call was about. First all
+are asked who they are, then each of them everything else, so that one that hangs in a detail never hides the others.
+Arguments: a JSON object with `package_path` (where gpudoctor lies), `import_paths`, `seconds`, `addresses`, `attach`, `libraries` and
+`root`.
 """
 
 import ctypes
@@ -10,9 +12,13 @@ import json
 import os
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpudoctor.probes.nvml_session import Session
 
 NAME = b"gpudoctor-nvml"
+CONTROL = "/dev/nvidiactl"
 
 PR_SET_NAME = 15
 PR_CAPBSET_DROP = 24
@@ -21,27 +27,7 @@ CAP_SYS_MODULE = 16
 CAP_MKNOD = 27
 CAPABILITY_VERSION_3 = 0x20080522
 EPERM = 1
-NVML_INIT_FLAG_NO_ATTACH = 2
 NVML_ERROR_LIBRARY_NOT_FOUND = 12
-NVML_ERROR_FUNCTION_NOT_FOUND = 13
-
-SYMBOL_VERSIONS = {
-    "nvmlInit": "_v2",
-    "nvmlDeviceGetCount": "_v2",
-    "nvmlDeviceGetHandleByPciBusId": "_v2",
-}
-DEVICE_FIELDS = {
-    "index": "nvmlDeviceGetIndex",
-    "uuid": "nvmlDeviceGetUUID",
-    "name": "nvmlDeviceGetName",
-    "minor": "nvmlDeviceGetMinorNumber",
-    "serial": "nvmlDeviceGetSerial",
-}
-SYSTEM_FIELDS = {
-    "driver_version": "nvmlSystemGetDriverVersion",
-    "nvml_version": "nvmlSystemGetNVMLVersion",
-    "cuda_driver_version": "nvmlSystemGetCudaDriverVersion",
-}
 
 
 class _Header(ctypes.Structure):
@@ -82,13 +68,6 @@ def give_up_privileges() -> str | None:
     return None
 
 
-def text(value: Any) -> Any:
-    """pynvml gives bytes or str, depending on its age; undecodable bytes become escapes."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
-
-
 def older_worker() -> int | None:
     """The PID of a live worker of this user or root that started before this one: two that ask at once are one too many."""
     own = start_of(os.getpid())
@@ -113,84 +92,56 @@ def start_of(pid: int) -> int | None:
     return int(fields[19]) if is_worker else None
 
 
-class Asker:
-    """Calls NVML by name, saying so first."""
-
-    def __init__(self, pynvml: Any) -> None:
-        self.pynvml = pynvml
-
-    def call(self, function: str, *arguments: Any, shown: str = "") -> Any:
-        """The value, or the NVMLError it raised."""
-        say(calling=f"{self.symbol(function)}({shown})")
-        try:
-            return getattr(self.pynvml, function)(*arguments)
-        except self.pynvml.NVMLError as error:
-            return error
-        except AttributeError:
-            # A binding older than the call is like a library older than the call.
-            return self.pynvml.NVMLError(NVML_ERROR_FUNCTION_NOT_FOUND)
-
-    def symbol(self, function: str) -> str:
-        """The C name: the newest version of a call that pynvml asks for first."""
-        return function + SYMBOL_VERSIONS.get(function, "")
-
-    def is_error(self, value: Any) -> bool:
-        """Whether a call failed."""
-        return isinstance(value, self.pynvml.NVMLError)
-
-    def ask_system(self, attach: bool) -> int | None:
-        """Initialise and ask for versions and count. The count, or None when NVML does not start."""
-        started = (
-            self.call("nvmlInit")
-            if attach
-            else self.call("nvmlInitWithFlags", NVML_INIT_FLAG_NO_ATTACH, shown="NO_ATTACH")
-        )
-        if self.is_error(started):
-            say(set={"init": started.value})
-            return None
-        say(set={"init": 0})
-        for key, function in SYSTEM_FIELDS.items():
-            value = self.call(function)
-            if not self.is_error(value):
-                say(set={key: text(value)})
-        count = self.call("nvmlDeviceGetCount")
-        if self.is_error(count):
-            say(set={"count_error": self.error(count, "nvmlDeviceGetCount_v2()")})
-            return None
-        say(set={"count": count})
-        return int(count)
-
-    def ask_device(self, address: str) -> None:
-        """Everything about the device at a PCI address, field by field; a field it does not have is left out."""
-        say(device={"pci_bus_id": address})
-        handle = self.call("nvmlDeviceGetHandleByPciBusId", address.encode(), shown=address)
-        if self.is_error(handle):
-            say(
-                device={
-                    "pci_bus_id": address,
-                    "error": self.error(handle, f"nvmlDeviceGetHandleByPciBusId_v2({address})"),
-                }
-            )
-            return
-        for key, function in DEVICE_FIELDS.items():
-            value = self.call(function, handle, shown=address)
-            if not self.is_error(value):
-                say(device={"pci_bus_id": address, key: text(value)})
-            elif key == "uuid":
-                say(device={"pci_bus_id": address, "error": self.error(value, f"{function}({address})")})
-
-    def error(self, error: Any, call: str) -> dict[str, Any]:
-        """An NVMLError as data."""
-        return {"code": error.value, "call": call}
-
-
 def load_library(pynvml: Any, path: str) -> str | None:
     """Load the library for pynvml, which hides the loader's reason behind one error. Returns that reason, or None."""
     try:
         pynvml.nvmlLib = ctypes.CDLL(path)
     except OSError as error:
-        return str(text(str(error)))
+        return str(error).encode("utf-8", "backslashreplace").decode()
     return None
+
+
+def load_first(session: "Session", libraries: list[str]) -> bool:
+    """Load the first of the libraries that can be; what the loader said of the last one is the answer when none can."""
+    refused: str | None = "no library was named"
+    for library in libraries:
+        session.announce(f"dlopen({library.encode('utf-8', 'backslashreplace').decode()})")
+        refused = load_library(session.pynvml, library)
+        if refused is None:
+            return True
+    session.say(set={"init": NVML_ERROR_LIBRARY_NOT_FOUND, "said": refused})
+    return False
+
+
+def enter(root: str) -> str | None:
+    """Make `root` the place where NVML finds /dev and /proc, which it opens by absolute paths. Returns what hinders, or None.
+
+    The library is loaded before: what it depends on must be of this Python's C library, not of the root's. A container's device cgroup
+    lets it open only what it was given, and NVML reports the refusal as a fault of the driver (UNKNOWN, 999). access(2) consults the
+    cgroup as open(2) does (inode_permission in fs/namei.c of Linux) and opens nothing.
+    """
+    try:
+        os.chroot(root)
+        os.chdir("/")
+    except OSError as error:
+        return f"NVML has to be asked within {root}, by chroot: {str(error.strerror).lower()}"
+    if os.path.lexists(CONTROL) and not os.access(CONTROL, os.R_OK | os.W_OK):
+        return f"{CONTROL} of {root} may not be opened from here: not by this user, or not by this container's device cgroup"
+    return None
+
+
+def ask(session: "Session", arguments: dict[str, Any]) -> None:
+    """Load the library, enter the root that NVML is asked about, and ask."""
+    # Nothing can be imported any more once the root is another.
+    from gpudoctor.probes.nvml_asking import ask_the_rest, ask_who
+
+    if not load_first(session, arguments["libraries"]):
+        return
+    hindered = enter(arguments["root"]) if arguments["root"] != "/" else None
+    if hindered is not None:
+        session.say(error={"why": "no-permission", "detail": hindered})
+        return
+    ask_the_rest(session, ask_who(session, arguments["addresses"], arguments["attach"]))
 
 
 def main() -> None:
@@ -205,6 +156,7 @@ def main() -> None:
         say(busy=older)
         return
     sys.path[:0] = arguments["import_paths"]
+    sys.path.append(arguments["package_path"])
     try:
         import pynvml
     except ImportError as error:
@@ -215,21 +167,14 @@ def main() -> None:
             }
         )
         return
-    asker = Asker(pynvml)
-    refused: str | None = "no library was named"
-    for library in arguments["libraries"]:
-        say(calling=f"dlopen({text(library)})")
-        refused = load_library(pynvml, library)
-        if refused is None:
-            break
-    if refused is not None:
-        say(set={"init": NVML_ERROR_LIBRARY_NOT_FOUND, "said": refused})
-        say(done=True)
-        return
-    if asker.ask_system(arguments["attach"]) is not None:
-        for address in arguments["addresses"]:
-            asker.ask_device(address)
-    say(done=True)
+    from gpudoctor.probes.nvml_session import Session
+
+    session = Session(pynvml, lambda lines: os.write(1, lines))
+    try:
+        ask(session, arguments)
+        session.say(done=True)
+    finally:
+        session.flush()
     # Shutting down could hang as well, and the process ends anyway.
     os._exit(0)
 
@@ -239,4 +184,5 @@ if __name__ == "__main__":
         main()
     # The worker's own bug must not look like the library's crash.
     except Exception as error:
-        say(error={"why": "unavailable", "detail": text(f"the worker failed: {type(error).__name__}: {error}")})
+        detail = f"the worker failed: {type(error).__name__}: {error}"
+        say(error={"why": "unavailable", "detail": detail.encode("utf-8", "backslashreplace").decode()})

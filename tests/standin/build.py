@@ -7,16 +7,22 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypedDict
+from tempfile import TemporaryDirectory
 
-from typing_extensions import Required
+from .node import NESTED, Crash, Device, Hang, Link, Memory, Model, Node, Slow
+
+__all__ = ["BuildFailed", "Crash", "Device", "Hang", "Link", "Memory", "NoCompiler", "Node", "Slow", "build_nvml"]
+__all__ += ["environment", "exported_calls", "find_compiler", "healthy", "write_node"]
 
 SONAME = "libnvidia-ml.so.1"
 NODE_VARIABLE = "GPUDOCTOR_STANDIN_NVML"
 SOURCE = Path(__file__).with_name("libnvidia_ml.c")
+PARTS = ("details.c", "lists.c")
+"""What the source includes."""
 
 
 class NoCompiler(Exception):
@@ -27,90 +33,12 @@ class BuildFailed(Exception):
     """The compiler is there and refused the source: a bug of the stand-in, never a skip."""
 
 
-class Slow(TypedDict, total=False):
-    """A call that answers late, for one device or all."""
-
-    call: str
-    index: int
-    seconds: float
-
-
-class Hang(TypedDict, total=False):
-    """A call that does not come back; `ioctl` and `write` hang in the kernel if `path` is prepared for it."""
-
-    call: str
-    index: int
-    how: Literal["sleep", "spin", "ioctl", "write"]
-    path: str
-
-
-class Crash(TypedDict, total=False):
-    """A call that ends the process, by a signal or by exit(`status`)."""
-
-    call: str
-    index: int
-    signal: Literal["SEGV", "ABRT", "BUS", "ILL", "FPE", "KILL", "exit"]
-    status: int
-
-
-class Memory(TypedDict, total=False):
-    """Frame buffer in bytes."""
-
-    total: int
-    reserved: int
-    free: int
-    used: int
-
-
-class Device(TypedDict, total=False):
-    """One GPU; a query whose key is left out gives NVML_ERROR_NOT_SUPPORTED."""
-
-    uuid: Required[str]
-    name: Required[str]
-    serial: str
-    vbios_version: str
-    board_part_number: str
-    inforom_version: str
-    pci_bus_id: Required[str]
-    pci_device_id: int
-    pci_subsystem_id: int
-    minor: Required[int]
-    persistence_mode: int
-    compute_mode: int
-    architecture: int
-    max_pcie_link_generation: int
-    max_pcie_link_width: int
-    pcie_link_generation: int
-    pcie_link_width: int
-    power_milliwatts: int
-    mig_mode: int | list[int]
-    ecc_mode: int | list[int]
-    compute_capability: int | list[int]
-    memory: Memory
-    errors: dict[str, int]
-
-
-class Node(TypedDict, total=False):
-    """What the stand-in answers; README.md says what each key does."""
-
-    driver_version: Required[str]
-    nvml_version: Required[str]
-    cuda_driver_version: Required[int]
-    init: int
-    errors: dict[str, int]
-    before_init: list[str]
-    missing: list[str]
-    devices: Required[list[Device]]
-    slow: Slow | list[Slow]
-    hang: Hang | list[Hang]
-    crash: Crash | list[Crash]
-
-
 @cache
 def exported_calls() -> frozenset[str]:
     """Names of the NVML functions in the C source."""
     definition = re.compile(r"^(?:EXPORT .*?\b|\s+X\()(nvml[A-Z]\w+)[(,]", re.MULTILINE)
-    return frozenset(definition.findall(SOURCE.read_text(encoding="utf-8")))
+    sources = (SOURCE, *(SOURCE.with_name(part) for part in PARTS))
+    return frozenset(call for source in sources for call in definition.findall(source.read_text(encoding="utf-8")))
 
 
 def find_compiler() -> str:
@@ -128,20 +56,30 @@ def build_nvml(directory: Path, leave_out: Sequence[str] = ()) -> Path:
     `nvmlDeviceGetPciInfo_v3` keeps `nvmlDeviceGetPciInfo_v2`. Raises NoCompiler or BuildFailed.
     """
     _refuse_unknown(leave_out, exported_calls(), "no such call to leave out")
-    compiler = find_compiler()
     directory.mkdir(parents=True, exist_ok=True)
     library = directory / SONAME
-    flags = ["-std=c11", "-Wall", "-Wextra", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]
-    command = [compiler, *flags, f"-Wl,-soname,{SONAME}", "-o", str(library), str(SOURCE)]
-    if leave_out:
-        script = directory / "leave-out.map"
-        # In a version script a full name wins over a pattern.
-        script.write_text("{ global: nvml*; local: " + "; ".join(leave_out) + "; *; };\n", encoding="ascii")
-        command.append(f"-Wl,--version-script={script}")
-    compiled = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    if compiled.returncode != 0:
-        raise BuildFailed(compiled.stderr)
+    library.unlink(missing_ok=True)
+    library.write_bytes(_compiled(find_compiler(), tuple(leave_out)))
+    library.chmod(0o755)
     return library
+
+
+@cache
+def _compiled(compiler: str, leave_out: tuple[str, ...]) -> bytes:
+    """The library, compiled once in a test run."""
+    with TemporaryDirectory() as place:
+        library = Path(place) / SONAME
+        flags = ["-std=c11", "-Wall", "-Wextra", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]
+        command = [compiler, *flags, f"-Wl,-soname,{SONAME}", "-o", str(library), str(SOURCE)]
+        if leave_out:
+            script = Path(place) / "leave-out.map"
+            # In a version script a full name wins over a pattern.
+            script.write_text("{ global: nvml*; local: " + "; ".join(leave_out) + "; *; };\n", encoding="ascii")
+            command.append(f"-Wl,--version-script={script}")
+        compiled = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if compiled.returncode != 0:
+            raise BuildFailed(compiled.stderr)
+        return library.read_bytes()
 
 
 def environment(library: Path, node_file: Path) -> dict[str, str]:
@@ -151,67 +89,173 @@ def environment(library: Path, node_file: Path) -> dict[str, str]:
 
 
 def healthy(addresses: Sequence[str], driver: str = "550.163.01") -> Node:
-    """An idle node of H100s, one at each PCI address, minors in order.
+    """An idle node of H100s behind NVSwitches, one at each PCI address, minors in order, the first half on NUMA node 0.
 
     An address is `0000:18:00.0`, as sysfs writes it; NVML's form with eight upper-case digits is made of it.
     """
+    half = (len(addresses) + 1) // 2
     return {
         "driver_version": driver,
         "nvml_version": f"12.{driver}",
         "cuda_driver_version": 12040,
         "init": 0,
-        "devices": [_healthy_device(index, address) for index, address in enumerate(addresses)],
+        "devices": [_healthy_device(index, address, index >= half) for index, address in enumerate(addresses)],
+        # 40 is NODE, 50 is SYS.
+        "topology": [
+            [40 if (one < half) == (other < half) else 50 for other in range(len(addresses))]
+            for one in range(len(addresses))
+        ],
+        "conf_compute": {"environment": 0, "cc_feature": 0, "dev_tools": 0, "multi_gpu_mode": 0, "gpus_ready": 0},
     }
 
 
-def _healthy_device(index: int, address: str) -> Device:
+def _healthy_device(index: int, address: str, second_half: bool) -> Device:
     domain, rest = address.split(":", 1)
     total = 81559 << 20
     return {
         "uuid": f"GPU-{0x5EED0000 + index:08x}-0000-4000-8000-{index:012x}",
         "name": "NVIDIA H100 80GB HBM3",
         "serial": f"{1650000000000 + index}",
-        "vbios_version": "96.00.89.00.01",
         "pci_bus_id": f"{int(domain, 16):08X}:{rest.upper()}",
-        "pci_device_id": 0x233010DE,
-        "pci_subsystem_id": 0x16C110DE,
         "minor": index,
-        "persistence_mode": 1,
-        "compute_mode": 0,
-        "architecture": 9,
-        "max_pcie_link_generation": 5,
-        "max_pcie_link_width": 16,
-        "pcie_link_generation": 5,
-        "pcie_link_width": 16,
-        "power_milliwatts": 70000,
-        "mig_mode": [0, 0],
-        "ecc_mode": [1, 1],
-        "compute_capability": [9, 0],
-        "memory": {"total": total, "reserved": 0, "free": total, "used": 0},
+        **deepcopy(_H100),
+        "module_id": index + 1,
+        "memory": {"total": total, "reserved": 469 << 20, "free": total - (470 << 20), "used": 1 << 20},
+        "nvlinks": [_switched_link(link) for link in range(18)],
+        "cpus": [[48, 95], [144, 191]] if second_half else [[0, 47], [96, 143]],
+        "numa_nodes": [[1, 1]] if second_half else [[0, 0]],
     }
+
+
+def _switched_link(link: int) -> Link:
+    """An NVLink 4 to one of four NVSwitches."""
+    return {
+        "active": 1,
+        "version": 6,
+        "remote_type": 2,
+        "remote_bus_id": f"00000000:{0x05 + link % 4:02X}:00.0",
+        "megabytes_per_second": 26562,
+        "errors": [0, 0, 0, 0],
+    }
+
+
+_NO_MEMORY_ERRORS = {
+    f"{error}.{counter}.{location}": 0 for error in (0, 1) for counter in (0, 1) for location in (2, 7)
+}
+_NO_SRAM_ERRORS: dict[str, int] = {"aggregateUncParity": 0, "volatileUncParity": 0, "aggregateUncBucketL2": 0}
+
+_H100: Model = {
+    "vbios_version": "96.00.A5.00.01",
+    "board_part_number": "692-2G520-0200-000",
+    "inforom_version": "G520.0200.00.05",
+    "inforom_oem": "2.1",
+    "inforom_ecc": "7.16",
+    "inforom_valid": 1,
+    "gsp_version": "550.163.01",
+    "gsp_mode": [1, 1],
+    "pci_device_id": 0x233010DE,
+    "pci_subsystem_id": 0x16C110DE,
+    "brand": 14,
+    "board_id": 0x400,
+    "multi_gpu_board": 0,
+    "architecture": 9,
+    "compute_capability": [9, 0],
+    "persistence_mode": 1,
+    "compute_mode": 0,
+    "display_active": 0,
+    "accounting_mode": 0,
+    "addressing_mode": 0,
+    "virtualization_mode": 0,
+    "mig_mode": [0, 0],
+    "ecc_mode": [1, 1],
+    "total_ecc_errors": {"0.0": 0, "0.1": 0, "1.0": 0, "1.1": 0},
+    "memory_errors": _NO_MEMORY_ERRORS,
+    "sram_ecc": _NO_SRAM_ERRORS,
+    "remapped_rows": [0, 0, 0, 0],
+    "row_remapper_histogram": [2560, 0, 0, 0, 0],
+    "temperatures": [33],
+    "margin_temperature": 54,
+    "performance_state": 0,
+    "power_milliwatts": 70930,
+    "power_limit_milliwatts": 700000,
+    "enforced_power_limit_milliwatts": 700000,
+    "default_power_limit_milliwatts": 700000,
+    "power_limit_constraints": [200000, 700000],
+    "clocks": [345, 345, 2619, 765],
+    "max_clocks": [1980, 1980, 2619, 1545],
+    "applications_clocks": [1980, None, 2619],
+    "default_applications_clocks": [1980, None, 2619],
+    "max_customer_boost_clocks": [1980],
+    "clocks_event_reasons": 1,
+    "supported_clocks_event_reasons": 0x1FF,
+    "bar1": {"total": 131072 << 20, "free": 131071 << 20, "used": 1 << 20},
+    "protected_memory": {"total": 0, "free": 0, "used": 0},
+    "utilization": [0, 0],
+    "encoder_utilization": [0, 0],
+    "decoder_utilization": [0, 0],
+    "max_pcie_link_generation": 5,
+    "max_pcie_link_width": 16,
+    "device_max_pcie_link_generation": 5,
+    "pcie_link_generation": 5,
+    "pcie_link_width": 16,
+    "pcie_replays": 0,
+    "c2c_enabled": 0,
+    "fabric": {"state": 3, "status": 0, "clique_id": 0, "cluster_uuid": {"hex": "00" * 16}},
+    "field_values": {
+        **{str(field_id): 0 for field_id in (230, 74, 76, 269, 270, 271, 95, 169, *range(173, 183))},
+        "226": {"error": 26},
+        "227": {"error": 26},
+        "82": 40,
+        "185": 70930,
+        "186": 70411,
+        "193": -8,
+        "194": -2,
+        "195": {"value": 0, "type": 5},
+        "196": {"value": 0, "type": 5},
+    },
+    "processes": {"compute": [], "graphics": [], "mps": []},
+}
+"""What nvidia-smi -q showed of an idle H100 of the field, in NVML's terms."""
 
 
 def write_node(node: Node, path: Path) -> Path:
     """Write `node` where the stand-in reads it; a misspelt key or call raises ValueError instead of doing nothing."""
     _refuse_unknown(node, Node.__annotations__, "no such key of a node")
-    for device in node.get("devices", []):
-        _refuse_unknown(device, Device.__annotations__, "no such key of a device")
-        _refuse_unknown(device.get("errors", {}), exported_calls() | {"handle"}, "no such call to fail")
-    _refuse_unknown(node.get("errors", {}), exported_calls() | {"handle"}, "no such call to fail")
+    for key, described in _described(node):
+        _refuse_unknown(described, NESTED[key].__annotations__, f"no such key of {_words(key)}")
+        _refuse_unknown(_calls(described), exported_calls() | {"handle"}, "no such call to fail")
+    _refuse_unknown(_calls(node), exported_calls() | {"handle"}, "no such call to fail")
     _refuse_unknown(node.get("missing", []), exported_calls(), "no such call to miss")
     _refuse_unknown(node.get("before_init", []), exported_calls(), "no such call to answer before init")
-    for key, kind in (("slow", Slow), ("hang", Hang), ("crash", Crash)):
-        for rule in _rules(node.get(key)):
-            _refuse_unknown(rule, kind.__annotations__, f"no such key of {key}")
-            _refuse_unknown([str(rule.get("call"))], exported_calls(), f"no such call to {key}")
+    for fault in ("slow", "hang", "crash"):
+        for rule in _objects(node.get(fault)):
+            _refuse_unknown([str(rule.get("call"))], exported_calls(), f"no such call to {fault}")
     path.write_text(json.dumps(node, ensure_ascii=False, indent=1), encoding="utf-8")
     return path
 
 
-def _rules(fault: object) -> list[Mapping[str, object]]:
-    if isinstance(fault, Mapping):
-        return [fault]
-    return list(fault) if isinstance(fault, list) else []
+def _described(described: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Every object whose keys are fixed, with the key it stands below."""
+    for key, found in described.items():
+        for each in _objects(found) if key in NESTED else ():
+            yield key, each
+            yield from _described(each)
+
+
+def _calls(described: Mapping[str, object]) -> Iterable[str]:
+    """The calls that are to fail; an NVLink's `errors` are counters."""
+    errors = described.get("errors")
+    return errors if isinstance(errors, Mapping) else ()
+
+
+def _words(key: str) -> str:
+    return "a device" if key == "devices" else key
+
+
+def _objects(found: object) -> list[Mapping[str, object]]:
+    """An object, or those of a list."""
+    listed = found if isinstance(found, list) else [found]
+    return [each for each in listed if isinstance(each, Mapping)]
 
 
 def _refuse_unknown(names: Iterable[str], allowed: Iterable[str], problem: str) -> None:

@@ -18,7 +18,7 @@
  * "slow", "hang" and "crash" hold one rule or a list of them. Names of calls match every version of the call
  * (nvmlInit, nvmlInit_v2 and nvmlInitWithFlags are one), except in "missing" and "before_init". A key that a
  * query needs and the JSON lacks makes it return NVML_ERROR_NOT_SUPPORTED. To add a query, add a line to one of
- * the tables below.
+ * the tables below; what fits none of them is in details.c (one value, or a struct of them) and lists.c.
  *
  * Signatures, layouts and return codes are those that pynvml declares (nvidia-ml-py 13.615.71, read 2026-11-29).
  * The stand-in takes no lock: init and shutdown belong to one thread, as in the worker that loads it.
@@ -47,6 +47,7 @@ enum {
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
     FUNCTION_NOT_FOUND = 13,
+    CORRUPTED_INFOROM = 14,
     ARGUMENT_VERSION_MISMATCH = 25,
 };
 
@@ -68,22 +69,68 @@ enum {
     X(nvmlDeviceGetBoardPartNumber, "board_part_number")    \
     X(nvmlDeviceGetInforomImageVersion, "inforom_version")
 
-#define DEVICE_NUMBER_QUERIES(X)                                        \
-    X(nvmlDeviceGetMinorNumber, "minor")                                \
-    X(nvmlDeviceGetPersistenceMode, "persistence_mode")                 \
-    X(nvmlDeviceGetComputeMode, "compute_mode")                         \
-    X(nvmlDeviceGetArchitecture, "architecture")                        \
-    X(nvmlDeviceGetMaxPcieLinkGeneration, "max_pcie_link_generation")   \
-    X(nvmlDeviceGetMaxPcieLinkWidth, "max_pcie_link_width")             \
-    X(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_link_generation")      \
-    X(nvmlDeviceGetCurrPcieLinkWidth, "pcie_link_width")                \
-    X(nvmlDeviceGetPowerUsage, "power_milliwatts")
+#define DEVICE_NUMBER_QUERIES(X)                                            \
+    X(nvmlDeviceGetMinorNumber, "minor")                                    \
+    X(nvmlDeviceGetPersistenceMode, "persistence_mode")                     \
+    X(nvmlDeviceGetComputeMode, "compute_mode")                             \
+    X(nvmlDeviceGetArchitecture, "architecture")                            \
+    X(nvmlDeviceGetMaxPcieLinkGeneration, "max_pcie_link_generation")       \
+    X(nvmlDeviceGetMaxPcieLinkWidth, "max_pcie_link_width")                 \
+    X(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_link_generation")          \
+    X(nvmlDeviceGetCurrPcieLinkWidth, "pcie_link_width")                    \
+    X(nvmlDeviceGetGpuMaxPcieLinkGeneration, "device_max_pcie_link_generation") \
+    X(nvmlDeviceGetPcieReplayCounter, "pcie_replays")                       \
+    X(nvmlDeviceGetPowerUsage, "power_milliwatts")                          \
+    X(nvmlDeviceGetPowerManagementLimit, "power_limit_milliwatts")          \
+    X(nvmlDeviceGetEnforcedPowerLimit, "enforced_power_limit_milliwatts")   \
+    X(nvmlDeviceGetPowerManagementDefaultLimit, "default_power_limit_milliwatts") \
+    X(nvmlDeviceGetBrand, "brand")                                          \
+    X(nvmlDeviceGetBoardId, "board_id")                                     \
+    X(nvmlDeviceGetMultiGpuBoard, "multi_gpu_board")                        \
+    X(nvmlDeviceGetModuleId, "module_id")                                   \
+    X(nvmlDeviceGetDisplayActive, "display_active")                         \
+    X(nvmlDeviceGetAccountingMode, "accounting_mode")                       \
+    X(nvmlDeviceGetVirtualizationMode, "virtualization_mode")               \
+    X(nvmlDeviceGetHostVgpuMode, "host_vgpu_mode")                          \
+    X(nvmlDeviceGetRetiredPagesPendingStatus, "retired_pages_pending")      \
+    X(nvmlDeviceGetFanSpeed, "fan_percent")                                 \
+    X(nvmlDeviceGetPerformanceState, "performance_state")                   \
+    X(nvmlDeviceGetNumaNodeId, "numa_node_id")                              \
+    X(nvmlDeviceGetC2cModeInfoV, "c2c_enabled")                             \
+    X(nvmlDeviceGetGpuInstanceId, "gpu_instance_id")                        \
+    X(nvmlDeviceGetComputeInstanceId, "compute_instance_id")
+
+#define DEVICE_LONG_QUERIES(X)                                                      \
+    X(nvmlDeviceGetCurrentClocksEventReasons, "clocks_event_reasons")               \
+    X(nvmlDeviceGetCurrentClocksThrottleReasons, "clocks_event_reasons")            \
+    X(nvmlDeviceGetSupportedClocksEventReasons, "supported_clocks_event_reasons")   \
+    X(nvmlDeviceGetSupportedClocksThrottleReasons, "supported_clocks_event_reasons")
 
 /* Two numbers in one call; the JSON holds [first, second], or one number for both. */
-#define DEVICE_PAIR_QUERIES(X)                                     \
-    X(nvmlDeviceGetMigMode, "mig_mode")                            \
-    X(nvmlDeviceGetEccMode, "ecc_mode")                            \
-    X(nvmlDeviceGetCudaComputeCapability, "compute_capability")
+#define DEVICE_PAIR_QUERIES(X)                                                  \
+    X(nvmlDeviceGetMigMode, "mig_mode")                                         \
+    X(nvmlDeviceGetEccMode, "ecc_mode")                                         \
+    X(nvmlDeviceGetCudaComputeCapability, "compute_capability")                 \
+    X(nvmlDeviceGetGspFirmwareMode, "gsp_mode")                                 \
+    X(nvmlDeviceGetPowerManagementLimitConstraints, "power_limit_constraints")  \
+    X(nvmlDeviceGetEncoderUtilization, "encoder_utilization")                   \
+    X(nvmlDeviceGetDecoderUtilization, "decoder_utilization")
+
+/* One number of several by the caller's number; the JSON holds them as a list, null for what is not supported. */
+#define DEVICE_LISTED_QUERIES(X)                                                \
+    X(nvmlDeviceGetTemperature, "temperatures")                                 \
+    X(nvmlDeviceGetTemperatureThreshold, "temperature_thresholds")              \
+    X(nvmlDeviceGetClockInfo, "clocks")                                         \
+    X(nvmlDeviceGetMaxClockInfo, "max_clocks")                                  \
+    X(nvmlDeviceGetApplicationsClock, "applications_clocks")                    \
+    X(nvmlDeviceGetDefaultApplicationsClock, "default_applications_clocks")     \
+    X(nvmlDeviceGetMaxCustomerBoostClock, "max_customer_boost_clocks")
+
+/* About one NVLink: an entry of the list "nvlinks". */
+#define LINK_NUMBER_QUERIES(X)                                  \
+    X(nvmlDeviceGetNvLinkState, "active")                       \
+    X(nvmlDeviceGetNvLinkVersion, "version")                    \
+    X(nvmlDeviceGetNvLinkRemoteDeviceType, "remote_type")
 
 #define HANDLE_BY_STRING_QUERIES(X)             \
     X(nvmlDeviceGetHandleByUUID, "uuid")        \
@@ -295,9 +342,11 @@ static double number_of(const value *object, const char *key, double otherwise)
 
 /* The node: the JSON, its devices (whose addresses are the handles) and the count of nvmlInit*. */
 
+/* A GPU, or a MIG device of one, which has its GPU's index. */
 typedef struct device {
     const value *facts;
-    unsigned index;
+    unsigned index, part_count;
+    struct device *parts;
 } device;
 
 typedef const device *nvmlDevice_t;
@@ -307,6 +356,23 @@ static struct {
     device *devices;
     unsigned count, inits;
 } node;
+
+static unsigned length_of(const value *list)
+{
+    unsigned count = 0;
+    for (const value *each = list ? list->first : NULL; each; each = each->next)
+        count++;
+    return count;
+}
+
+/* The entry of a list; null counts as an entry and is NULL here. */
+static const value *entry_at(const value *list, unsigned index)
+{
+    const value *each = list ? list->first : NULL;
+    while (each && index--)
+        each = each->next;
+    return each && each->kind != NOTHING ? each : NULL;
+}
 
 static char *read_whole(const char *path)
 {
@@ -338,21 +404,37 @@ static bool load_node(void)
     return node.root != NULL;
 }
 
+static device *make_devices(const value *list, unsigned count, const device *gpu);
+
+static device *make_devices_of(const value *parts, const device *gpu)
+{
+    return parts ? make_devices(parts, length_of(parts), gpu) : NULL;
+}
+
+static device *make_devices(const value *list, unsigned count, const device *gpu)
+{
+    device *devices = allocate(count, sizeof *devices);
+    for (unsigned i = 0; i < count; i++) {
+        devices[i].facts = entry_at(list, i);
+        devices[i].index = gpu ? gpu->index : i;
+        const value *parts = gpu ? NULL : member(devices[i].facts, "mig_devices");
+        devices[i].part_count = length_of(parts);
+        devices[i].parts = make_devices_of(parts, &devices[i]);
+    }
+    return devices;
+}
+
 static void list_devices(void)
 {
     const value *list = member(node.root, "devices");
-    unsigned count = 0;
-    for (const value *each = list ? list->first : NULL; each; each = each->next)
-        count++;
-    node.devices = allocate(count, sizeof *node.devices);
-    for (const value *each = list ? list->first : NULL; each; each = each->next) {
-        node.devices[node.count] = (device){each, node.count};
-        node.count++;
-    }
+    node.count = length_of(list);
+    node.devices = make_devices(list, node.count, NULL);
 }
 
 static void forget_node(void)
 {
+    for (unsigned i = 0; i < node.count; i++)
+        free(node.devices[i].parts);
     free_value(node.root);
     free(node.devices);
     memset(&node, 0, sizeof node);
@@ -360,9 +442,11 @@ static void forget_node(void)
 
 static const device *known(const device *handle)
 {
-    for (unsigned i = 0; i < node.count; i++)
-        if (handle == &node.devices[i])
+    for (unsigned i = 0; i < node.count; i++) {
+        const device *gpu = &node.devices[i];
+        if (handle == gpu || (gpu->parts && handle >= gpu->parts && handle < gpu->parts + gpu->part_count))
             return handle;
+    }
     return NULL;
 }
 
@@ -506,16 +590,34 @@ static nvmlReturn_t enter_device(const char *call, nvmlDevice_t handle)
 
 /* Answers. */
 
+/* {"hex": "fffe"} stands for a string of any bytes; it may fill its buffer to the last one, without a NUL. */
+static size_t raw_bytes(const value *text, char *to, size_t room)
+{
+    const char *hex = text_of(text, "hex", "");
+    size_t count = 0;
+    for (unsigned byte; count < room && sscanf(hex + 2 * count, "%2x", &byte) == 1; count++)
+        to[count] = (char)byte;
+    return count;
+}
+
 static nvmlReturn_t give_text(const value *facts, const char *key, char *buffer, unsigned length)
 {
-    const char *text = text_of(facts, key, NULL);
+    const value *found = member(facts, key);
     if (!buffer)
         return INVALID_ARGUMENT;
-    if (!text)
+    if (!found)
         return NOT_SUPPORTED;
-    if (strlen(text) >= length)
+    if (found->kind == OBJECT) {
+        size_t count = raw_bytes(found, buffer, length);
+        if (count < length)
+            buffer[count] = 0;
+        return SUCCESS;
+    }
+    if (found->kind != TEXT)
+        refuse("expected a string", key);
+    if (strlen(found->text) >= length)
         return INSUFFICIENT_SIZE;
-    strcpy(buffer, text);
+    strcpy(buffer, found->text);
     return SUCCESS;
 }
 
@@ -525,7 +627,31 @@ static nvmlReturn_t give_number(const value *facts, const char *key, unsigned *n
         return INVALID_ARGUMENT;
     if (!member(facts, key))
         return NOT_SUPPORTED;
-    *number = (unsigned)number_of(facts, key, 0);
+    *number = (unsigned)(long long)number_of(facts, key, 0);
+    return SUCCESS;
+}
+
+static nvmlReturn_t give_long(const value *facts, const char *key, unsigned long long *number)
+{
+    if (!number)
+        return INVALID_ARGUMENT;
+    if (!member(facts, key))
+        return NOT_SUPPORTED;
+    *number = (unsigned long long)number_of(facts, key, 0);
+    return SUCCESS;
+}
+
+static nvmlReturn_t give_listed(const value *facts, const char *key, unsigned which, unsigned *number)
+{
+    const value *list = member(facts, key);
+    if (!number)
+        return INVALID_ARGUMENT;
+    if (list && which >= length_of(list))
+        return INVALID_ARGUMENT;
+    const value *found = entry_at(list, which);
+    if (!found)
+        return NOT_SUPPORTED;
+    *number = (unsigned)(long long)found->number;
     return SUCCESS;
 }
 
@@ -596,6 +722,33 @@ DEVICE_STRING_QUERIES(DEVICE_STRING)
         return status ? status : give_number(handle->facts, key, number);            \
     }
 DEVICE_NUMBER_QUERIES(DEVICE_NUMBER)
+
+#define DEVICE_LONG(call, key)                                                       \
+    EXPORT nvmlReturn_t call(nvmlDevice_t handle, unsigned long long *number)        \
+    {                                                                                \
+        nvmlReturn_t status = enter_device(__func__, handle);                        \
+        return status ? status : give_long(handle->facts, key, number);              \
+    }
+DEVICE_LONG_QUERIES(DEVICE_LONG)
+
+#define DEVICE_LISTED(call, key)                                                        \
+    EXPORT nvmlReturn_t call(nvmlDevice_t handle, unsigned which, unsigned *number)     \
+    {                                                                                   \
+        nvmlReturn_t status = enter_device(__func__, handle);                           \
+        return status ? status : give_listed(handle->facts, key, which, number);        \
+    }
+DEVICE_LISTED_QUERIES(DEVICE_LISTED)
+
+#define LINK_NUMBER(call, key)                                                      \
+    EXPORT nvmlReturn_t call(nvmlDevice_t handle, unsigned link, unsigned *number)  \
+    {                                                                               \
+        nvmlReturn_t status = enter_device(__func__, handle);                       \
+        const value *links = status ? NULL : member(handle->facts, "nvlinks");      \
+        if (!status && links && link >= length_of(links))                           \
+            status = INVALID_ARGUMENT;                                              \
+        return status ? status : give_number(entry_at(links, link), key, number);   \
+    }
+LINK_NUMBER_QUERIES(LINK_NUMBER)
 
 #define DEVICE_PAIR(call, key)                                                       \
     EXPORT nvmlReturn_t call(nvmlDevice_t handle, unsigned *one, unsigned *other)    \
@@ -859,3 +1012,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, memory_info_
                              bytes_of(memory, "free"), bytes_of(memory, "used")};
     return SUCCESS;
 }
+
+/* One translation unit, so that what is above stays out of the symbols. */
+#include "details.c"
+#include "lists.c"
