@@ -12,6 +12,7 @@ from typing import Any
 from gpudoctor.facts.nvidia_smi import answer_from_query
 from gpudoctor.facts.raw import Answer, Entry, EntryType, Log
 from gpudoctor.sources.bug_report import open_bug_report
+from gpudoctor.sources.nvidia_smi_output import open_smi_output
 from gpudoctor.sources.recorded import Record, RecordedNode
 from tests.captures import (
     DEVICES,
@@ -205,6 +206,13 @@ def smi_query_node(place: Path) -> RecordedNode:
     return node
 
 
+def smi_output_node(place: Path) -> RecordedNode:
+    """Any other output, as `--node FILE` reads it."""
+    found = open_smi_output(place)
+    assert found is not None, f"{place} is not read as nvidia-smi's output"
+    return found
+
+
 def smi_xml_node(place: Path) -> RecordedNode:
     """`nvidia-smi -x -q`: what the worker would have asked NVML."""
     text = _text(place)
@@ -261,6 +269,7 @@ _BY_FORM: tuple[tuple[str, Build], ...] = (
     (r"sysfs-hwloc/", lambda place: sysfs_archive(place).node),
     (r"nvidia-smi-q/", smi_query_node),
     (r"nvidia-smi-xml/", smi_xml_node),
+    (r"nvidia-smi-(L|csv|nvlink|table|topo|version)/", smi_output_node),
     (r"issue-excerpts/device-handle-.*\.err", smi_query_node),
     (r"issue-excerpts/.*\.(dmesg|dmesg-T|syslog|kmsg)$", kernel_log_node),
     (r"issue-excerpts/proc-devices-", _file_node("/proc/devices")),

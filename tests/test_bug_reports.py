@@ -14,6 +14,7 @@ from gpudoctor.config import Config
 from gpudoctor.facts.desk import Desk, FactT
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.module_file import ModuleFile
+from gpudoctor.facts.nvidia_smi import answer_from
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.pci import PciGpus
 from gpudoctor.facts.pci_link import GpuLinks, PciLink
@@ -25,7 +26,6 @@ from gpudoctor.report import Report
 from gpudoctor.run import Selection, run
 from gpudoctor.sources import bug_report_gzip, bug_report_text
 from gpudoctor.sources.bug_report import BugReport, open_bug_report, read_bug_report
-from gpudoctor.sources.bug_report_smi import answer_of
 from gpudoctor.sources.errors import SourceError
 from gpudoctor.sources.lspci_text import DEVICES, Bus
 from gpudoctor.sources.recorded import RecordedNode, Tree
@@ -42,8 +42,8 @@ SICK = {
         "kernel-module.gpu-bound",
         "no nvidia module for the running kernel 5.4.0-132",
     ),
-    "3x4070-xid79-two-lost": ("driver-cuda.nvml-answers", "NVML does not answer (999): NVML_ERROR_GPU_IS_LOST"),
-    "3xa6000-one-lost": ("driver-cuda.nvml-answers", "NVML_ERROR_UNKNOWN (999)"),
+    "3x4070-xid79-two-lost": ("driver-cuda.nvml-answers", "NVML does not answer (999): the GPU has fallen off the bus"),
+    "3xa6000-one-lost": ("driver-cuda.nvml-answers", "NVML does not answer (999)"),
     "5080-gsp-575": ("kernel-module.adapter-initialised", "could not initialise"),
     "5080-gsp-timeouts": ("kernel-module.adapter-initialised", "could not initialise"),
     # It ends before lspci: which GPU it is about nobody can tell.
@@ -51,7 +51,7 @@ SICK = {
     "a5000-nouveau-no-module": ("kernel-module.gpu-bound", "nouveau"),
     # modinfo printed nothing, but neither does lspci tell of any module: that there is none is not certain.
     "nvs5200m-2013-not-loaded": ("kernel-module.gpu-bound", "not loaded"),
-    "p3200-mismatch-no-nvml": ("driver-cuda.nvml-answers", "NVML_ERROR_LIBRARY_NOT_FOUND (12)"),
+    "p3200-mismatch-no-nvml": ("driver-cuda.nvml-answers", "NVML does not start (12)"),
     # Its log says why: Secure Boot is on, and "unsigned module loading is restricted".
     "vm-2xa6000-2x3090-not-loaded": ("kernel-module.gpu-bound", "refuses the nvidia module's signature"),
 }
@@ -211,7 +211,7 @@ def test_nvidia_smi_in_xml_is_read_as_an_xml_parser_reads_it(corpus: Path) -> No
     compared = 0
     for path in sorted((corpus / "nvidia-smi-xml").glob("*.xml")):
         text = path.read_text("utf-8", "backslashreplace")
-        answer = answer_of("nvidia-smi -q -x", text)
+        answer = answer_from("-q -x", text)
         assert answer is not None
         tree = ElementTree.fromstring(text.encode())  # noqa: S314 - files of the corpus
         gpus = [(gpu.get("id"), gpu.findtext("uuid"), gpu.findtext("product_name")) for gpu in tree.findall("gpu")]

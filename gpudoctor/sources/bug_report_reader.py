@@ -4,15 +4,17 @@ from functools import partial
 
 from gpudoctor.facts.driver import GPUS
 from gpudoctor.facts.module_file import MODINFO
+from gpudoctor.facts.nvidia_smi import answer_from, together
 from gpudoctor.facts.persistence import UNIT
 from gpudoctor.facts.raw import Answer, CommandOutput, Entry, EntryType, Log
 from gpudoctor.facts.virtual_machine import DMI
 from gpudoctor.sources import bug_report_kernel as kernel
-from gpudoctor.sources import bug_report_smi as smi
 from gpudoctor.sources.bug_report_collectors import Beginning, Body, BootLogs, End, Functions
 from gpudoctor.sources.bug_report_head import Head, head_of
+from gpudoctor.sources.bug_report_smi import answer_of_head
 from gpudoctor.sources.bug_report_text import Collector
 from gpudoctor.sources.lspci_text import DEVICES, Bus, Options
+from gpudoctor.sources.nvidia_smi_commands import asks_for_everything
 from gpudoctor.sources.recorded import Record, Tree
 from gpudoctor.verdicts import Unread, Why
 
@@ -23,6 +25,7 @@ MOST_KEPT = 16 * 1024 * 1024
 """What the files and outputs of one report may take, each counted with some overhead."""
 _OVERHEAD = 256
 _MOST_OF_A_QUERY = 2 * 1024 * 1024
+_MOST_QUERIES = 64
 
 _HOST_ROOT = "/.bottlerocket/rootfs"
 """Where Bottlerocket's edition of the script finds the host's files."""
@@ -70,6 +73,7 @@ class Sections:
         self._dmesg: Body | None = None
         self._boots: dict[str, str] = {}
         self._service_logs: dict[str, Log] = {}
+        self._smi: list[Answer] = []
         self._no_answer = ""
         self._driver_files = False
         self._no_vermagic = False
@@ -200,8 +204,7 @@ class Sections:
                 blocks = Options(command).blocks
                 return Functions(self._bus, command) if blocks else Beginning(partial(self._take_lspci, command))
             case "nvidia-smi":
-                take = partial(self._take_query, command)
-                return Beginning(take, _MOST_OF_A_QUERY) if smi.asks_for_everything(arguments) else None
+                return Beginning(partial(self._take_query, arguments), _MOST_OF_A_QUERY)
             case "modinfo" if arguments.endswith("| grep vermagic"):
                 return Beginning(self._take_vermagic) if arguments.startswith("nvidia ") else None
             case "dmidecode":
@@ -217,11 +220,12 @@ class Sections:
         if not body.removed:
             self._bus.take(command, _complete_lines(body), whole=body.whole and not body.shortened)
 
-    def _take_query(self, command: str, body: Body) -> None:
-        answer = None if body.removed else smi.answer_of(command, body.text)
+    def _take_query(self, arguments: str, body: Body) -> None:
+        """A section goes on with other invocations of the program, each under its own command line."""
+        answer = None if body.removed else answer_from(arguments, _complete_lines(body))
         if answer is not None:
-            self.answers.setdefault("nvml", answer)
-        elif not body.whole:
+            self._smi += [answer] if len(self._smi) < _MOST_QUERIES else []
+        elif not body.whole and asks_for_everything(arguments):
             self._no_answer = "the report ends where it was asked, as it does when nvidia-smi hangs"
 
     def _take_vermagic(self, body: Body) -> None:
@@ -288,7 +292,7 @@ class Sections:
         ):
             if text:
                 self._put_text(path, text, origin)
-        answer = smi.answer_of_head(head.gpus)
+        answer = together(self._smi) or answer_of_head(head.gpus)
         if answer is not None:
             self.answers.setdefault("nvml", answer)
         if head.safe_mode and not self._no_answer:

@@ -13,7 +13,7 @@ TAR_MAGIC = slice(257, 262)
 
 
 def open_source(source: str) -> RecordedNode:
-    """A snapshot, plain root directory, sos report or must-gather, as a directory or archive, or a bug report.
+    """A snapshot, plain root directory, sos report or must-gather, as a directory or archive, a bug report, or nvidia-smi's output.
 
     `SOURCE:NODE` chooses a node of a must-gather. Raises SourceError with one clear line.
     """
@@ -28,14 +28,27 @@ def open_source(source: str) -> RecordedNode:
                 from gpudoctor.sources.archive import read_archive
 
                 return _recognised(read_archive(path), node)
-            from gpudoctor.sources.bug_report import open_bug_report
-
-            return _only(open_bug_report(path), path, node)
+            return _only(_text_file(path), path, node)
     except OSError as error:
         raise SourceError(f"{source}: {error.strerror or error}") from error
     raise SourceError(
         f"{source}: {'is neither a file nor a directory' if path.exists() else 'no such file or directory'}"
     )
+
+
+def _text_file(path: Path) -> RecordedNode:
+    """A bug report, or what nvidia-smi printed."""
+    from gpudoctor.sources.bug_report import open_bug_report
+
+    try:
+        return open_bug_report(path)
+    except SourceError:
+        from gpudoctor.sources.nvidia_smi_output import open_smi_output
+
+        printed = open_smi_output(path)
+        if printed is None:
+            raise
+        return printed
 
 
 def _with_node(source: str) -> tuple[Path, str]:

@@ -61,16 +61,23 @@ class Snapshot(RecordedNode):
         return Log(name, text, source=str(about.get("source") or ""), from_boot=bool(about.get("from_boot")))
 
     def answer(self, name: str, gate: Gate) -> Answer | Unread:
-        """An answer file of the snapshot."""
+        """An answer file of the snapshot; for NVML's, where there is none, what nvidia-smi printed."""
         text = self._member(f"answers/{name}.json")
         if text is None:
-            return super().answer(name, gate)
+            return (self._from_nvidia_smi() if name == "nvml" else None) or super().answer(name, gate)
         if isinstance(text, Unread):
             return text
         try:
             return msgspec.json.decode(text, type=Answer)
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
             return Unread(Why.UNREADABLE, f"answers/{name}.json", str(error))
+
+    def _from_nvidia_smi(self) -> Answer | Unread | None:
+        if not any(argv[0].endswith(("nvidia-smi", "nvidia-smi.exe")) for argv in self.commands):
+            return None
+        from gpudoctor.sources.nvidia_smi_commands import nvml_answer
+
+        return nvml_answer(self.commands)
 
     def _member(self, name: str) -> str | Unread | None:
         """The text of a file beside snapshot.json; None when there is none."""

@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from gpudoctor.facts.nvidia_smi import answer_from_query
+from gpudoctor.facts.nvidia_smi import PROGRAM
 from gpudoctor.facts.raw import Absent, Answer, CommandOutput, Entry, EntryType, Log, SourceKind
 from gpudoctor.sources.lspci_text import DEVICES, Bus
 from gpudoctor.sources.members import Members
+from gpudoctor.sources.nvidia_smi_commands import nvml_answer
 from gpudoctor.sources.recorded import Record, RecordedNode
 from gpudoctor.verdicts import Unread, Why
 
@@ -35,6 +36,20 @@ _DROPPED = re.compile(
 _NOT_FOUND = (126, 127)
 _TIMED_OUT = 124
 """timeout(1), under which sos runs every command."""
+
+_SMI = tuple(
+    f"{PROGRAM} {arguments}"
+    for arguments in (
+        "-q",
+        "--list-gpus",
+        "-q -d ECC",
+        "-q -d PAGE_RETIREMENT",
+        "-q -d PERFORMANCE",
+        "nvlink -s",
+        "nvlink -e",
+    )
+)
+"""What plugin nvidia runs of it, as far as it tells of NVML; where there is a manifest, it has more."""
 
 _UNAME = re.compile(r"^Linux (\S+) (\S+) ")
 # sos takes stderr in the same file: "lspci: Unable to load libkmod resources: error -2" (lspci.c, ls-kernel.c), "pcilib: …" (lib/init.c).
@@ -73,6 +88,10 @@ class _Outputs:
         place = self._places.get(mangled(command))
         return self._text(f"sos_commands/{place}") if place is not None else None
 
+    def has(self, command: str) -> bool:
+        """Whether anything is known of a command: what it printed, or how it ended."""
+        return mangled(command) in self._places or command in self._exits
+
     def end(self, command: str) -> str:
         """All that a command printed or its end: then a link leads to that (Plugin._collect_cmd_output). Empty when it was not run."""
         place = self._places.get(mangled(command))
@@ -82,6 +101,11 @@ class _Outputs:
     def exit(self, command: str) -> int | None:
         """The exit status, None when it is not known to have been run."""
         return self._exits.get(command)
+
+    @property
+    def run(self) -> tuple[str, ...]:
+        """The command lines that are known to have been run."""
+        return tuple(self._exits)
 
     def named(self, form: "re.Pattern[str]") -> list[str]:
         """The names of outputs that match."""
@@ -118,7 +142,7 @@ class SosReport(RecordedNode):
         super().__init__(tree)
         self.listing_origins = {DEVICES: bus.listing_origin} if bus.listing_origin else {}
         self._put_uname()
-        answer = _nvml(self._outputs)
+        answer = self._nvml()
         if answer is not None:
             self.answers["nvml"] = answer
 
@@ -173,6 +197,12 @@ class SosReport(RecordedNode):
         missing = _NO_MODULE.search(text)
         return CommandOutput(argv, exit=1, stdout="", stderr=missing[0] + "\n") if missing else super().command(argv)
 
+    def _nvml(self) -> Answer | Unread | None:
+        """What nvidia-smi said, all its runs together."""
+        others = (line for line in self._outputs.run if line.startswith(f"{PROGRAM} "))
+        lines = dict.fromkeys(tuple(line.split()) for line in (*_SMI, *others))
+        return nvml_answer({argv: self.command(argv) for argv in lines if self._outputs.has(" ".join(argv))})
+
     def _put_uname(self) -> None:
         """Host name and kernel, which sos takes from `uname -a`."""
         uname = _UNAME.match(self._outputs.text("uname -a") or "")
@@ -199,14 +229,6 @@ def _bus(outputs: _Outputs) -> Bus:
         if text is not None:
             bus.take(command, _COMPLAINT.sub("", text), whole=outputs.exit(command) == 0)
     return bus
-
-
-def _nvml(outputs: _Outputs) -> Answer | Unread | None:
-    """What nvidia-smi said of every GPU; of one that was given up it is not known what it would have said next."""
-    command = "nvidia-smi -q"
-    if outputs.exit(command) == _TIMED_OUT:
-        return _timed_out(command)
-    return answer_from_query(outputs.text(command) or "", command)
 
 
 def _timed_out(command: str) -> Unread:
