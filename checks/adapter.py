@@ -16,6 +16,7 @@ from gpudoctor.knowledge.module_remedies import (
     INITIALISED,
     WINDOW,
     firmware_package,
+    power,
     reset,
 )
 from gpudoctor.registry import check
@@ -79,9 +80,14 @@ class _Cause(Struct, frozen=True):
     remedies: tuple[Remedy, ...]
 
 
-# kernel_gsp.c of open-gpu-kernel-modules for WPR2 and GSP, drivers/base/firmware_loader for the file; the last comes from the
-# proprietary module (NVIDIA/open-gpu-kernel-modules#862).
+# osinit.c of open-gpu-kernel-modules for power, kernel_gsp.c for WPR2 and GSP, drivers/base/firmware_loader for the file; the one that
+# needs the open modules comes from the proprietary module (NVIDIA/open-gpu-kernel-modules#862).
 _CAUSES = (
+    _Cause(
+        "power",
+        re.compile(r"GPU does not have the necessary power cables connected"),
+        (power("kernel-module.adapter-initialised"),),
+    ),
     _Cause("wpr2", re.compile(r"NVRM: .*WPR2"), ()),
     _Cause(
         "firmware",

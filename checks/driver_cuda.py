@@ -4,36 +4,37 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.chain import Link
-from gpudoctor.facts.changes import DriverChanges
+from gpudoctor.checks.nvml_causes import explain, explain_device
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.device_files import NotGiven
-from gpudoctor.facts.driver import NvidiaModule
-from gpudoctor.facts.kernel_log import KernelLog
-from gpudoctor.facts.nvml import Nvml, NvmlDevice, NvmlError, normal_address
+from gpudoctor.facts.nvml import Nvml, normal_address
+from gpudoctor.facts.nvml_device import NvmlDevice, NvmlError
+from gpudoctor.facts.nvml_surroundings import NvmlSurroundings
 from gpudoctor.facts.pci import PciGpu, PciGpus
+from gpudoctor.facts.persistence import PersistenceDaemon
 from gpudoctor.facts.raw import decimal
 from gpudoctor.knowledge import nvml_errors
-from gpudoctor.knowledge.nvml_remedies import FOR_CODE, FOR_CRASH, FOR_HANG, FOR_UNLISTED, OTHERWISE
+from gpudoctor.knowledge.nvml_remedies import FOR_CRASH, FOR_HANG, FOR_UNLISTED
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
     AboutSubject,
     Breaks,
     Cited,
-    Evidence,
     Fail,
     NotApplicable,
     Pass,
+    Remedy,
     Subject,
     SubjectKind,
     Unknown,
     Unread,
     Verdict,
     Verdicts,
+    Warn,
     Why,
 )
 
-_API_MISMATCH = re.compile(r"NVRM: API mismatch: ")
 _HUNG_TASK = re.compile(
     r"INFO: task \S{0,64}nvidia\S{0,64} blocked for more than \d+ seconds|INFO: task gpudoctor-nvml:"
 )
@@ -51,16 +52,14 @@ KILLED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
     link=Link.DRIVER_CUDA,
     over=PciGpus,
     needs={Link.DEVICE_NODES},
-    explained_by=("driver-cuda.no-stuck-task",),
+    explained_by=("driver-cuda.no-stuck-task", "driver-cuda.nvml-library"),
     essential=True,
     title="NVML answers for every GPU",
 )
 def nvml_answers(
     gpus: Reading[PciGpus],
     nvml: Reading[Nvml],
-    module: Reading[NvidiaModule],
-    log: Reading[KernelLog],
-    changes: DriverChanges,
+    around: NvmlSurroundings,
     not_given: NotGiven,
 ) -> Verdicts:
     """nvidia-smi, monitoring and the device plugin all ask NVML; what it does not list, nobody can schedule.
@@ -77,14 +76,14 @@ def nvml_answers(
         if isinstance(nvml, Unread):
             yield unseen.about(NODE)
         else:
-            context = _Context(PciGpus(gpus=(), unlisted=unseen), nvml, module, log, changes)
+            context = _Context(PciGpus(gpus=(), unlisted=unseen), nvml, around)
             yield context.without_the_bus() or unseen.about(NODE)
         return
     if isinstance(nvml, Unread):
         for gpu in gpus:
             yield nvml.about(gpu)
         return
-    context = _Context(gpus, nvml, module, log, changes)
+    context = _Context(gpus, nvml, around)
     for gpu in gpus:
         if gpu.address in not_given.addresses and nvml.device(gpu.address) is None:
             yield NotApplicable(gpu, "this container was not given it")
@@ -97,19 +96,10 @@ def nvml_answers(
 class _Context:
     """One run's NVML answers with what else throws light on them."""
 
-    def __init__(
-        self,
-        gpus: PciGpus,
-        nvml: Nvml,
-        module: Reading[NvidiaModule],
-        log: Reading[KernelLog],
-        changes: DriverChanges,
-    ) -> None:
+    def __init__(self, gpus: PciGpus, nvml: Nvml, around: NvmlSurroundings) -> None:
         self.gpus = gpus
         self.nvml = nvml
-        self.module = module
-        self.log = log
-        self.changes = changes
+        self.around = around
 
     def without_the_bus(self) -> Verdict | None:
         """What is wrong with NVML itself, where the bus was not seen: what it lists cannot be compared with anything then."""
@@ -130,6 +120,9 @@ class _Context:
             return self._listed(gpu, device)
         if nvml.count_error is not None:
             return self._failed(gpu, nvml.count_error, nvml.cite("count"))
+        if nvml.count is not None and gpu.withholds_registers:
+            summary = "not active: asking NVML about it would wake it up"
+            return Unknown(gpu, Why.WITHHELD, summary, gpu.cite("runtime_status"), would_need="the GPU in use")
         if nvml.failure is not None:
             return self._stopped(gpu, nvml.stopped_at or "the first call")
         return self._unlisted(gpu)
@@ -161,11 +154,8 @@ class _Context:
         return Pass(gpu, index, device.cite("uuid"))
 
     def _unlisted(self, gpu: PciGpu) -> Verdict:
-        """Not among the answers: left alone on purpose, not asked about, or really not there."""
+        """Not among the answers: not asked about, or really not there."""
         nvml = self.nvml
-        if gpu.withholds_registers:
-            summary = "not active: asking NVML about it would wake it up"
-            return Unknown(gpu, Why.WITHHELD, summary, gpu.cite("runtime_status"), would_need="the GPU in use")
         if (
             nvml.init is None
             or nvml.count is None
@@ -173,7 +163,7 @@ class _Context:
             or isinstance(gpu.driver, Unread)
         ):
             return Unknown(gpu, Why.NOT_ANSWERED, f"{nvml.via} was not answered, or not asked, about this GPU")
-        evidence = nvml.cite("count") + gpu.cite("driver") + tuple(self._xids(gpu))
+        evidence = nvml.cite("count") + gpu.cite("driver") + self.around.xids(gpu.address)
         summary = f"NVML lists {nvml.count} GPUs, not this one"
         return Fail(gpu, summary, evidence, FOR_UNLISTED, Breaks.SUBJECT, cause="nvml-unlisted")
 
@@ -184,28 +174,38 @@ class _Context:
         return [device for device in devices if not (device.error and device.error.code == nvml_errors.NOT_FOUND)]
 
     def _init_failed(self, about: AboutSubject, code: int) -> Verdict:
-        return self._refused(about, "NVML does not start", code, self.nvml.cite("init") + tuple(self._around(code)))
+        explained = explain(code, self.around)
+        evidence = self.nvml.cite("init") + explained.evidence
+        return self._refused(
+            about, code, f"NVML does not start ({code}): {explained.summary}", evidence, explained.remedies
+        )
 
     def _failed(self, gpu: PciGpu, error: NvmlError, evidence: Cited) -> Verdict:
-        xids = tuple(self._xids(gpu))
+        xids = self.around.xids(gpu.address)
         fallen = any(": 79," in line.shows or "fallen off the bus" in line.shows for line in xids)
         code = nvml_errors.GPU_IS_LOST if fallen and error.code == nvml_errors.UNKNOWN else error.code
-        what = "NVML does not answer" if code == error.code else f"NVML does not answer ({error.code})"
-        return self._refused(gpu, what, code, evidence + xids)
-
-    def _refused(self, about: AboutSubject, what: str, code: int, evidence: Cited) -> Verdict:
-        summary = f"{what}: {nvml_errors.describe(code)}"
-        if code == nvml_errors.NO_PERMISSION:
-            return Unknown(about, Why.NO_PERMISSION, summary, evidence, would_need="root")
-        return Fail(
-            about,
-            summary,
-            evidence,
-            FOR_CODE.get(code, OTHERWISE),
-            Breaks.SUBJECT,
-            f"nvml-{code}",
-            own_fault=code in OF_THE_FILES,
+        explained = explain_device(code, gpu.address, self.around)
+        device = self.nvml.device(gpu.address)
+        if code == nvml_errors.CORRUPTED_INFOROM and device is not None and device.uuid is not None:
+            # It was asked about its InfoROM, and does all else.
+            summary = f"it answers, but {explained.summary} ({code})"
+            return Warn(gpu, summary, evidence + xids, explained.remedies, cause=f"nvml-{code}")
+        return self._refused(
+            gpu,
+            code,
+            f"NVML does not answer ({error.code}): {explained.summary}",
+            evidence + xids + explained.evidence,
+            explained.remedies,
         )
+
+    def _refused(
+        self, about: AboutSubject, code: int, summary: str, evidence: Cited, remedies: tuple[Remedy, ...]
+    ) -> Verdict:
+        if code == nvml_errors.NO_PERMISSION and self.around.view.uid != 0:
+            return Unknown(about, Why.NO_PERMISSION, summary, evidence, would_need="root")
+        libraries = self.around.libraries
+        own = code in OF_THE_FILES and (isinstance(libraries, Unread) or bool(libraries.libraries))
+        return Fail(about, summary, evidence, remedies, Breaks.SUBJECT, f"nvml-{code}", own_fault=own)
 
     def _stopped(self, gpu: PciGpu, at: str) -> Verdict:
         """The worker crashed, hung or ran out of time before it came to this GPU, or at it."""
@@ -246,7 +246,7 @@ class _Context:
         evidence = self.nvml.cite("stopped_at", "worker")
         # The kernel's word that a task hangs counts for that task only: another's may be long over.
         pid = str(worker.pid) if worker is not None else r"\d+"
-        hung_tasks = self._lines(
+        hung_tasks = self.around.lines(
             re.compile(rf"INFO: task \S{{1,64}}:{pid} blocked for more than"), "blocked for more than"
         )
         if worker is None:
@@ -255,10 +255,15 @@ class _Context:
             who = f"PID {worker.pid} in state {worker.state}" if worker else "a task"
             left = ", left behind by an earlier run" if worker and worker.earlier else ""
             summary = f"NVML hangs in {at}: {who} sleeps uninterruptibly in the driver{left}"
-            evidence += tuple(hung_tasks[-2:]) + tuple(self._lines(_XID, "NVRM: Xid")[-1:])
+            evidence += tuple(hung_tasks[-2:]) + tuple(self.around.lines(_XID, "NVRM: Xid")[-1:])
+            evidence += self.around.who_hangs
             return Fail(about, summary, evidence, FOR_HANG, breaks, cause="nvml-hangs")
         summary = f"NVML gave no answer in {at} before the deadline, but does not stand still: it may be slow"
         why = Why.SLOW_INIT if worker is not None else Why.TIMED_OUT
+        daemon = self.around.daemon
+        if isinstance(daemon, PersistenceDaemon) and not daemon.enabled:
+            summary += "; without nvidia-persistenced every first client initialises the GPUs anew"
+            evidence += daemon.cite("enabled")
         return Unknown(about, why, summary, evidence, would_need="a longer --deadline")
 
     def not_on_the_bus(self) -> Iterator[Verdict]:
@@ -279,21 +284,3 @@ class _Context:
         if nvml.failure is None and nvml.count is not None and not asleep and nvml.count != len(self._answered):
             summary = f"NVML counts {nvml.count} GPUs and answers for {len(self._answered)}"
             yield Unknown(NODE, Why.UNREADABLE, summary, nvml.cite("count"))
-
-    def _around(self, code: int) -> Iterator[Evidence]:
-        """What else bears on a failed start: the loaded version, and the kernel's complaint about a client of another one."""
-        if code in (nvml_errors.LIB_RM_VERSION_MISMATCH, nvml_errors.LIBRARY_NOT_FOUND):
-            if isinstance(self.module, NvidiaModule):
-                yield from self.module.cite("version")
-            yield from self._lines(_API_MISMATCH, "API mismatch")[-1:]
-            yield from self.changes.lines
-
-    def _xids(self, gpu: PciGpu) -> list[Evidence]:
-        """The last Xid of this GPU, and the driver's plain word that it is gone; Xid lines name it without the function."""
-        slot = gpu.address.rpartition(".")[0]
-        xid = re.compile(rf"NVRM: Xid \(PCI:{re.escape(slot)}")
-        fallen = re.compile(rf"NVRM: GPU (?:at )?(?:PCI:)?{re.escape(slot)}\S*: GPU has fallen off the bus")
-        return self._lines(xid, slot)[-1:] + self._lines(fallen, slot)[-1:]
-
-    def _lines(self, pattern: "re.Pattern[str]", anchor: str) -> list[Evidence]:
-        return [] if isinstance(self.log, Unread) else self.log.lines(pattern, anchor)

@@ -87,7 +87,7 @@ def _node(desk: Desk) -> Node:
     """What identifies the node. NVML is quoted only when a check asked it."""
     host = desk.get(Host)
     if isinstance(host, Unread):
-        host = Host(hostname=None, kernel=None, os=None, boot_id=None)
+        host = Host(hostname=None, kernel=None, os=None, os_id=None, boot_id=None)
     module = desk.get(NvidiaModule)
     nvml = desk.known(Nvml)
     return Node(

@@ -20,6 +20,11 @@ class Installation(Fact, frozen=True):
     runfile: Cited
     packages: Reading[tuple[str, ...]]
 
+    @property
+    def twice(self) -> bool:
+        """By the runfile and by packages."""
+        return bool(self.runfile) and bool(self.packages) and not isinstance(self.packages, Unread)
+
     @classmethod
     def gather(cls, desk: Desk) -> "Installation | Unread":
         """nvidia-installer leaves nvidia-uninstall behind (README of the driver, "Installing the driver"); dpkg a list a package."""

@@ -5,7 +5,8 @@ import re
 import msgspec
 from msgspec import Struct
 
-from gpudoctor.facts.desk import Citable, Desk, Fact
+from gpudoctor.facts.desk import Desk, Fact
+from gpudoctor.facts.nvml_device import FieldValue, GpuProcess, MigDevice, NvLink, NvmlDevice, NvmlError
 from gpudoctor.facts.nvml_gate import may_ask
 from gpudoctor.facts.raw import Answer
 from gpudoctor.knowledge import nvml_errors
@@ -15,29 +16,6 @@ HUNG_AFTER_SECONDS = 2.0
 """A worker whose kernel stack and context-switch count stood still this long up to its deadline hangs, it is not slow."""
 
 _BUS_ID = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
-
-
-class NvmlError(Struct, frozen=True):
-    """An `nvmlReturn_t` other than success, the call that gave it, and what a tool said of it."""
-
-    code: int
-    call: str = ""
-    said: str = ""
-
-    @property
-    def text(self) -> str:
-        """Name, number and meaning."""
-        return nvml_errors.describe(self.code)
-
-
-class NvmlDevice(Citable, frozen=True):
-    """One device as NVML lists it; with an `error`, what could be asked before it is kept."""
-
-    index: int | None
-    address: str | None
-    uuid: str | None
-    name: str | None
-    error: NvmlError | None
 
 
 class Worker(Struct, frozen=True):
@@ -112,8 +90,11 @@ class _Device(Struct):
     uuid: str | None = None
     name: str | None = None
     minor: int | None = None
-    serial: str | None = None
     error: NvmlError | None = None
+    fields: dict[str, FieldValue] = {}
+    nvlinks: tuple[NvLink, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+    mig_devices: tuple[MigDevice, ...] = ()
 
 
 class _Data(Struct):
@@ -146,6 +127,9 @@ def _parse(answer: Answer) -> Nvml | Unread:
     match failure:
         case _Failure(why="withheld"):
             return Unread(Why.WITHHELD, "NVML was not asked", failure.detail, would_need="the missing pieces")
+        case _Failure(why="no-permission"):
+            needed = "root; in a container, access to the host's devices (privileged)"
+            return Unread(Why.NO_PERMISSION, "NVML was not asked", failure.detail, would_need=needed)
         case _Failure(why="unavailable"):
             needed = "pip install nvidia-ml-py"
             return Unread(Why.NOT_ANSWERED, "NVML was not asked", failure.detail, would_need=needed)
@@ -203,6 +187,12 @@ def _device(device: _Device, via: str) -> NvmlDevice:
         uuid=device.uuid or None,
         name=device.name,
         error=error,
+        minor=device.minor,
+        via=via,
+        fields=device.fields,
+        nvlinks=device.nvlinks,
+        processes=device.processes,
+        mig_devices=device.mig_devices,
         read_from={"uuid": seen, "error": seen},
     )
 

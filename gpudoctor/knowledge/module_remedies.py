@@ -199,6 +199,17 @@ APPLY = Remedy(
     confirm=confirmed_by("kernel-module.parameters-applied"),
 )
 
+
+def power(check_id: str) -> Remedy:
+    """For a board that says that its power cables are not connected (osinit.c of open-gpu-kernel-modules, NV_ERR_INSUFFICIENT_POWER)."""
+    return Remedy(
+        Action.INSPECT_HARDWARE,
+        "Shut the node down and check the board's auxiliary power cables, and what the power supply can give.",
+        interrupts="the whole node",
+        confirm=confirmed_by(check_id),
+    )
+
+
 INITIALISED = (
     read_the_log("kernel-module.adapter-initialised"),
     RELOAD,

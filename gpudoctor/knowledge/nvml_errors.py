@@ -1,15 +1,19 @@
-"""nvmlReturn_t: what NVML's return codes are called and mean.
+"""nvmlReturn_t: what NVML's return codes are called and mean."""
 
-Source: nvml.h of CUDA 13.5 (PyPI nvidia-nvml-dev 13.5.37), compared with nvidia-ml-py 13.615.71; read 2026-11-29.
-"""
+SOURCE = "nvml.h of CUDA 13.5 (PyPI nvidia-nvml-dev 13.5.37), compared with nvidia-ml-py 13.615.71; read 2026-11-29"
 
 SUCCESS = 0
 NO_PERMISSION = 4
 NOT_FOUND = 6
+INSUFFICIENT_POWER = 8
 DRIVER_NOT_LOADED = 9
+TIMEOUT = 10
+IRQ_ISSUE = 11
 LIBRARY_NOT_FOUND = 12
+CORRUPTED_INFOROM = 14
 GPU_IS_LOST = 15
 RESET_REQUIRED = 16
+OPERATING_SYSTEM = 17
 LIB_RM_VERSION_MISMATCH = 18
 GPU_NOT_FOUND = 28
 UNKNOWN = 999
@@ -51,6 +55,7 @@ NAMES: dict[int, str] = {
 
 MEANINGS: dict[int, str] = {
     4: "no permission to open the device nodes",
+    8: "the board lacks external power",
     9: "the kernel driver is not loaded, or /dev/nvidiactl cannot be opened",
     10: "the GPU or its GSP did not answer in time",
     11: "the GPU's interrupts do not arrive",
@@ -70,3 +75,8 @@ def describe(code: int) -> str:
     name = NAMES.get(code, "NVML error")
     meaning = MEANINGS.get(code)
     return f"{name} ({code}): {meaning}" if meaning else f"{name} ({code})"
+
+
+def meaning(code: int) -> str:
+    """What a code means, its name where nothing more is known of it."""
+    return MEANINGS.get(code) or NAMES.get(code, f"NVML error {code}")

@@ -5,11 +5,24 @@ after unattended upgrades lyulyul/shine-cluster#30, stuck tasks NVIDIA/nvidia-pe
 CUDA 13.5 for what each code means.
 """
 
+import re
+
+from msgspec.structs import replace
+
 from gpudoctor.knowledge import nvml_errors
-from gpudoctor.knowledge.module_remedies import LOAD_ANEW, confirmed_by
+from gpudoctor.knowledge.module_remedies import LOAD_ANEW, confirmed_by, power
 from gpudoctor.verdicts import Action, Remedy
 
 _CONFIRM = confirmed_by("driver-cuda.nvml-answers")
+
+
+def confirming(remedies: tuple[Remedy, ...], check_id: str) -> tuple[Remedy, ...]:
+    """The same steps for a finding of another check: that one tells whether they helped."""
+    confirm = confirmed_by(check_id)
+    return tuple(replace(remedy, confirm=confirm) if _ASKS.match(remedy.confirm) else remedy for remedy in remedies)
+
+
+_ASKS = re.compile(r"gpudoctor run --check \S+$")
 
 
 def reload_or_reboot(check_id: str) -> tuple[Remedy, ...]:
@@ -67,6 +80,30 @@ _RESET = Remedy(
     confirm=_CONFIRM,
 )
 
+# dpkg-query lists packages that were removed with their configuration left (rc), or are only known of (un), too: those are there whose
+# state is i, wanted (ii) or held (hi) (dpkg-query(1), db:Status-Abbrev).
+LIST_LIBRARIES, LIST_INSTALLED = (
+    f"dpkg-query -Wf '${{db:Status-Abbrev}} ${{binary:Package}}\\n' {patterns} 2>/dev/null | awk '$1 ~ /^[ih]i$/ {{print $2}}'"
+    for patterns in ("'libnvidia-*' 'libcuda1'", "'libnvidia-*' 'nvidia-*' 'libcuda1'")
+)
+"""Commands that print the installed packages of the driver's libraries, and of all of the driver."""
+
+_INTERRUPTS = Remedy(
+    Action.NONE,
+    "See whether the GPU's interrupts arrive; in a virtual machine look at the passthrough's settings on the host.",
+    run=(
+        "grep nvidia /proc/interrupts    # the counts must grow while the GPU works",
+        "journalctl -k -b --grep 'NVRM|irq'",
+    ),
+    confirm=_CONFIRM,
+)
+_INFOROM = Remedy(
+    Action.CONTACT_VENDOR,
+    "Ask the board's vendor: the InfoROM holds the board's identity and the history of its errors.",
+    interrupts="nothing until the board is exchanged",
+    confirm=_CONFIRM,
+)
+
 FOR_CODE: dict[int, tuple[Remedy, ...]] = {
     nvml_errors.DRIVER_NOT_LOADED: (
         Remedy(
@@ -91,10 +128,98 @@ FOR_CODE: dict[int, tuple[Remedy, ...]] = {
         _REBOOT,
     ),
     nvml_errors.LIB_RM_VERSION_MISMATCH: reload_or_reboot("driver-cuda.nvml-answers"),
+    nvml_errors.INSUFFICIENT_POWER: (power("driver-cuda.nvml-answers"),),
+    nvml_errors.TIMEOUT: (_COLLECT, _RESET, _REBOOT),
+    nvml_errors.IRQ_ISSUE: (_INTERRUPTS, _REBOOT, _RESEAT),
+    nvml_errors.CORRUPTED_INFOROM: (_COLLECT, _INFOROM),
     nvml_errors.GPU_IS_LOST: (_COLLECT, _REBOOT, _RESEAT),
     nvml_errors.RESET_REQUIRED: (_COLLECT, _RESET, _REBOOT),
 }
 OTHERWISE: tuple[Remedy, ...] = (_COLLECT, _REBOOT)
+REBOOT_REQUIRED: tuple[Remedy, ...] = (_COLLECT, _REBOOT)
+"""When the driver itself says that a reset of the GPU is not enough."""
+
+FOR_PERMISSION: tuple[Remedy, ...] = (
+    Remedy(
+        Action.NONE,
+        "Root was refused: see which security module or device cgroup did it.",
+        run=("journalctl -k -b --grep 'apparmor|avc:|denied' | tail", "ls -lZ /dev/nvidia*", "cat /proc/self/cgroup"),
+        confirm=_CONFIRM,
+    ),
+    Remedy(
+        Action.CHANGE_CONFIG,
+        "Allow the driver's nodes in the rule that was found.",
+        interrupts="nothing that is already running",
+        confirm=_CONFIRM,
+    ),
+)
+FOR_CONTAINER: tuple[Remedy, ...] = (
+    Remedy(
+        Action.NONE,
+        "Ask on the host: when NVML answers there, the driver is well and this container's device rules are the cause.",
+        run=("gpudoctor run --check driver-cuda.nvml-answers    # on the host",),
+        confirm="the host's report",
+    ),
+    Remedy(
+        Action.CHANGE_WORKLOAD,
+        "Recreate the container: its device rules are written anew. A restart inside of it changes nothing.",
+        interrupts="this container",
+        confirm=_CONFIRM,
+    ),
+    Remedy(
+        Action.CHANGE_CONFIG,
+        "To keep systemd from taking the GPUs away again at its next daemon-reload, let it find the nodes in /dev/char, or give the GPUs "
+        "to containers through CDI.",
+        run=("nvidia-ctk system create-dev-char-symlinks --create-all    # on the host, at every boot",),
+        confirm=_CONFIRM,
+    ),
+)
+"""NVIDIA Container Toolkit, "Troubleshooting": containers losing access to GPUs with "Failed to initialize NVML: Unknown Error"."""
+
+FOR_INJECTED_LIBRARY: tuple[Remedy, ...] = (
+    Remedy(
+        Action.CHANGE_WORKLOAD,
+        "Recreate the container: the runtime puts the host's present libraries into it. Remove one that the image brings itself.",
+        run=("ldconfig -p | grep libnvidia-ml", "cat /proc/driver/nvidia/version"),
+        interrupts="this container",
+        confirm=_CONFIRM,
+    ),
+)
+
+
+def bring_the_module(version: str) -> tuple[Remedy, ...]:
+    """For libraries that are newer than the module on disk: no reboot brings another module then."""
+    return (
+        Remedy(
+            Action.NONE,
+            f"Find out why no module {version} was built or installed for this kernel.",
+            run=("dkms status", "modinfo -F version nvidia", "ls /var/lib/dkms/nvidia/*/build/make.log"),
+            confirm=_CONFIRM,
+        ),
+        Remedy(
+            Action.INSTALL_PACKAGE,
+            f"Install the module of {version} for this kernel, or take the libraries back to the module's version; then reload or reboot.",
+            run=(
+                f"{LIST_INSTALLED}    # module and libraries must be of one version",
+                f"dkms install nvidia/{version}    # where DKMS has its source",
+                "modinfo -F version nvidia",
+            ),
+            interrupts="every process that uses a GPU of this node, at the reload",
+            confirm=_CONFIRM,
+        ),
+    )
+
+
+FOR_STUB: tuple[Remedy, ...] = (
+    Remedy(
+        Action.CHANGE_CONFIG,
+        "Remove the link to the toolkit's stub, which is for linking programs only, and let ldconfig link the driver's library.",
+        run=("ls -l $(ldconfig -p | awk '/libnvidia-ml.so.1/ {print $NF}')", "ldconfig"),
+        interrupts="nothing that is already running",
+        confirm=confirmed_by("driver-cuda.nvml-library"),
+    ),
+    *FOR_CODE[nvml_errors.LIBRARY_NOT_FOUND],
+)
 FOR_HANG: tuple[Remedy, ...] = (
     _COLLECT,
     Remedy(
@@ -105,14 +230,6 @@ FOR_HANG: tuple[Remedy, ...] = (
         confirm="gpudoctor run --check driver-cuda.no-stuck-task --check driver-cuda.nvml-answers",
     ),
 )
-
-# dpkg-query lists packages that were removed with their configuration left (rc), or are only known of (un), too: those are there whose
-# state is i, wanted (ii) or held (hi) (dpkg-query(1), db:Status-Abbrev).
-LIST_LIBRARIES, LIST_INSTALLED = (
-    f"dpkg-query -Wf '${{db:Status-Abbrev}} ${{binary:Package}}\\n' {patterns} 2>/dev/null | awk '$1 ~ /^[ih]i$/ {{print $2}}'"
-    for patterns in ("'libnvidia-*' 'libcuda1'", "'libnvidia-*' 'nvidia-*' 'libcuda1'")
-)
-"""Commands that print the installed packages of the driver's libraries, and of all of the driver."""
 
 FOR_CRASH: tuple[Remedy, ...] = (
     _COLLECT,
@@ -139,4 +256,33 @@ FOR_UNLISTED: tuple[Remedy, ...] = (
     ),
     _REBOOT,
     _RESEAT,
+)
+FOR_COPIES: tuple[Remedy, ...] = (
+    Remedy(
+        Action.NONE,
+        "See which copy programs load, and which package each belongs to; one that no package owns is a runfile's.",
+        run=(
+            "ldconfig -p | grep libnvidia-ml",
+            "dpkg -S '*/libnvidia-ml.so.*'    # RHEL: rpm -qf FILE",
+            "cat /proc/driver/nvidia/version    # the version to keep",
+        ),
+        confirm=confirmed_by("driver-cuda.nvml-library"),
+    ),
+    Remedy(
+        Action.INSTALL_PACKAGE,
+        "Remove the other version by what installed it (the package, or nvidia-uninstall), and renew the loader's cache.",
+        run=("ldconfig",),
+        interrupts="what still loads the removed copy",
+        confirm=confirmed_by("driver-cuda.nvml-library"),
+    ),
+)
+FOR_QUERIES: tuple[Remedy, ...] = (
+    Remedy(
+        Action.NONE,
+        "Ask again in a minute: a single sensor that fails once may be a passing state.",
+        run=("nvidia-smi -q | grep -E 'Unknown Error|ERR!|Recovery Action'", "journalctl -k -b --grep 'NVRM: Xid'"),
+        confirm=confirmed_by("driver-cuda.queries-answered"),
+    ),
+    _RESET,
+    _REBOOT,
 )
