@@ -9,7 +9,7 @@ from gpudoctor import __version__
 from gpudoctor.config import nearest
 from gpudoctor.exits import ExitCode
 
-FORMATS = ("terminal", "json", "line", "markdown", "nagios", "node-exporter", "npd")
+FORMATS = ("terminal", "json", "html", "line", "markdown", "nagios", "node-exporter", "npd")
 LISTING_FORMATS = ("terminal", "json")
 """Forms of what is no report: the catalogue and its explanations."""
 EXIT_CODES = (
@@ -74,7 +74,7 @@ def _source_options(parser: argparse.ArgumentParser) -> None:
         "--node",
         metavar="SOURCE",
         help="diagnose a recording instead: a snapshot, a plain root directory, an sos report or a GPU Operator must-gather, "
-        "each a directory or an archive, or nvidia-bug-report.log[.gz]",
+        "each a directory or an archive, nvidia-bug-report.log[.gz], or what nvidia-smi printed",
     )
     source.add_argument("--root", metavar="DIR", default="/", help=ROOT_HELP)
     _live_options(parser)
@@ -154,7 +154,7 @@ def _record(parser: argparse.ArgumentParser) -> None:
 
 
 def _render(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("report", metavar="REPORT.json", help="a report that was written with --format json")
+    parser.add_argument("report", metavar="REPORT", help="a report that was written with --format json or html")
     parser.add_argument("--format", choices=FORMATS, default="terminal", help="what stdout shows (default terminal)")
     _look_options(parser)
 
@@ -165,7 +165,7 @@ def _checks(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", metavar="CHECK-ID", help="a check's id, as `gpudoctor checks` lists it")
+    parser.add_argument("id", metavar="CHECK-ID|CODE", help="a check's id, as `gpudoctor checks` lists it, or nvml:N")
     parser.add_argument("--format", choices=LISTING_FORMATS, default="terminal")
 
 

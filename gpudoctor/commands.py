@@ -2,11 +2,13 @@
 
 import argparse
 import datetime
+import errno
 import importlib
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpudoctor.config import Config, ConfigError, from_json, nearest
 from gpudoctor.exits import ExitCode
@@ -15,6 +17,9 @@ from gpudoctor.registry import Check, Registry, built_in
 from gpudoctor.report import Report
 from gpudoctor.run import Selection, run
 from gpudoctor.sources.errors import SourceError
+
+if TYPE_CHECKING:
+    from gpudoctor.explaining import Explanation
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -40,18 +45,9 @@ def run_command(options: argparse.Namespace) -> int:
 
 def render_command(options: argparse.Namespace) -> int:
     """`gpudoctor render`: the exit code says that it was done, not what the report says."""
-    import msgspec
+    from gpudoctor.reports.saved import read_report
 
-    from gpudoctor.report import SCHEMA
-
-    try:
-        report = msgspec.json.decode(Path(options.report).read_bytes(), type=Report)
-    except OSError as error:
-        raise SourceError(f"{options.report}: {error.strerror or error}") from error
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise SourceError(f"{options.report}: not a report of gpudoctor: {error}") from error
-    if report.schema != SCHEMA:
-        raise SourceError(f"{options.report}: schema {report.schema!r}, this gpudoctor reads {SCHEMA}")
+    report = read_report(options.report)
     _say(_render(report, options.format, options, file=False))
     return ExitCode.OK
 
@@ -103,6 +99,11 @@ def checks_command(options: argparse.Namespace) -> int:
 
 def explain_command(options: argparse.Namespace) -> int:
     """`gpudoctor explain`."""
+    from gpudoctor.explaining import explain_code
+
+    code = explain_code(options.id)
+    if code is not None:
+        return _explain_code(code, options)
     registry = built_in()
     check = registry.get(options.id)
     if check is None:
@@ -123,6 +124,19 @@ def schema_command(options: argparse.Namespace) -> int:
     from gpudoctor.report import json_schema
 
     _print_json(json_schema())
+    return ExitCode.OK
+
+
+def _explain_code(code: "Explanation | str", options: argparse.Namespace) -> int:
+    """A code's explanation, or a usage error with what there is instead of it."""
+    import msgspec
+
+    if isinstance(code, str):
+        raise ConfigError(code)
+    if options.format == "json":
+        _print_json(msgspec.to_builtins(code))
+    else:
+        sys.stdout.write(code.text)
     return ExitCode.OK
 
 
@@ -173,7 +187,9 @@ def _output(word: str) -> tuple[str, Path]:
     form, equals, path = word.partition("=")
     if equals and form in FORMATS:
         return form, Path(path)
-    suffix = {".json": "json", ".txt": "terminal", ".md": "markdown", ".prom": "node-exporter"}.get(Path(word).suffix)
+    suffix = {".json": "json", ".txt": "terminal", ".md": "markdown", ".prom": "node-exporter", ".html": "html"}.get(
+        Path(word).suffix
+    )
     if suffix is None:
         raise ConfigError(f"-o {word}: say which format, as in -o json={word}; known are {', '.join(FORMATS)}")
     return suffix, Path(word)
@@ -201,7 +217,13 @@ def _write(path: Path, text: str) -> None:
             with open(handle, "w", encoding="utf-8") as file:
                 file.write(text)
             os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
+            try:
+                os.replace(temporary, path)
+            except OSError as error:
+                # A mount point, as the /dev/termination-log of a pod, can be written to but not replaced (rename(2), EBUSY).
+                if error.errno != errno.EBUSY:
+                    raise
+                path.write_text(text, "utf-8")
         finally:
             Path(temporary).unlink(missing_ok=True)
     except OSError as error:

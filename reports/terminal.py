@@ -12,24 +12,27 @@ from rich.text import Text
 
 from gpudoctor.chain import Link
 from gpudoctor.diagnosis import label, more_like_it
-from gpudoctor.report import Finding, Overall, Report, Result, RootCause
+from gpudoctor.report import Finding, Report, Result, RootCause
 from gpudoctor.reports.look import Look
-from gpudoctor.reports.words import STATUS_ORDER, clean, counted, headline, one_line
+from gpudoctor.reports.words import (
+    OVERALL_STATUS,
+    STATUS_ORDER,
+    STATUS_WORDS,
+    clean,
+    counted,
+    distinct_evidence,
+    headline,
+    one_line,
+)
 from gpudoctor.verdicts import Evidence, Remedy, Status, SubjectKind
 
 _GLYPHS = {
-    Status.PASS: ("✔", "+", "OK", "green"),
-    Status.FAIL: ("✘", "x", "FAIL", "bold red"),
-    Status.WARN: ("!", "!", "WARN", "bold yellow"),
-    Status.UNKNOWN: ("?", "?", "UNKNOWN", "bold magenta"),
-    Status.BLOCKED: ("⊘", "-", "BLOCKED", "cyan"),
-    Status.SKIP: ("·", ".", "SKIPPED", "dim"),
-}
-_OVERALL = {
-    Overall.PASS: Status.PASS,
-    Overall.FAIL: Status.FAIL,
-    Overall.WARN: Status.WARN,
-    Overall.UNKNOWN: Status.UNKNOWN,
+    Status.PASS: ("✔", "+", "green"),
+    Status.FAIL: ("✘", "x", "bold red"),
+    Status.WARN: ("!", "!", "bold yellow"),
+    Status.UNKNOWN: ("?", "?", "bold magenta"),
+    Status.BLOCKED: ("⊘", "-", "cyan"),
+    Status.SKIP: ("·", ".", "dim"),
 }
 
 NARROW = 60
@@ -95,7 +98,7 @@ class _Page:
         parts.append(f"{node.source} {self.report.started_at}")
         self._print(Text(separator.join(clean(part) for part in parts if part), style="dim"))
         self._print(Text())
-        status = _OVERALL[self.report.verdict]
+        status = OVERALL_STATUS[self.report.verdict]
         self._print(Text.assemble(self._badge(status), "  ", (headline(self.report), "bold")))
         self._print(Text())
 
@@ -142,7 +145,9 @@ class _Page:
         rows.add_row("", Text("check"), Text(cause.check))
         if len(cause.subjects) > 1:
             rows.add_row("", Text("who"), Text(_some([subject.key for subject in cause.subjects], MOST_SUBJECTS)))
-        for number, evidence in enumerate(_distinct(findings)[: MOST_EVIDENCE if not self.look.verbose else None]):
+        for number, evidence in enumerate(
+            distinct_evidence(findings)[: MOST_EVIDENCE if not self.look.verbose else None]
+        ):
             rows.add_row("", Text("evidence" if number == 0 else ""), self._evidence(evidence))
         if cause.consequence_ids:
             rows.add_row("", Text("explains"), Text(_some(_check_counts(cause.consequence_ids), MOST_SUBJECTS)))
@@ -233,8 +238,8 @@ class _Page:
         self.console.print(row)
 
     def _badge(self, status: Status) -> Text:
-        fancy, plain, word, style = _GLYPHS[status]
-        return Text(f"{plain if self.look.ascii else fancy} {word:7}", style=style)
+        fancy, plain, style = _GLYPHS[status]
+        return Text(f"{plain if self.look.ascii else fancy} {STATUS_WORDS[status]:7}", style=style)
 
     def _grid(self, indent: str, *widths: int) -> Table:
         """Columns of these widths behind an indentation, and one that takes the rest of the line."""
@@ -253,18 +258,6 @@ def _shortened(shows: str) -> str:
     """A kernel stack's innermost frames tell where a task waits; the rest is for -v."""
     frames = shows.split("; ")
     return "; ".join([*frames[:MOST_FRAMES], "..."]) if len(frames) > MOST_FRAMES + 1 else shows
-
-
-def _distinct(findings: Sequence[Finding]) -> list[Evidence]:
-    """Evidence of the first finding, then whatever others add that is not the same place of another subject."""
-    seen: dict[str, Evidence] = {}
-    for finding in findings:
-        for evidence in finding.evidence:
-            seen.setdefault(
-                evidence.where.replace(finding.subject.key, "*") + evidence.shows.replace(finding.subject.key, "*"),
-                evidence,
-            )
-    return list(seen.values())
 
 
 def _some(words: Sequence[str], most: int) -> str:

@@ -1,9 +1,10 @@
 """What several forms of a report say alike: the verdict in a few words, and text that nobody acts upon."""
 
 import re
+from collections.abc import Sequence
 
-from gpudoctor.report import Overall, Report
-from gpudoctor.verdicts import Status
+from gpudoctor.report import Finding, Overall, Report
+from gpudoctor.verdicts import Evidence, Status
 
 # What a terminal would act upon: C0 and C1 controls, and the marks that reorder text.
 _CONTROLS = re.compile(
@@ -46,6 +47,35 @@ def counted(number: int, word: str) -> str:
 
 STATUS_ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.BLOCKED, Status.PASS, Status.SKIP)
 """From the status that a link shows first to the one that it shows only alone."""
+
+STATUS_WORDS = {
+    Status.PASS: "OK",
+    Status.FAIL: "FAIL",
+    Status.WARN: "WARN",
+    Status.UNKNOWN: "UNKNOWN",
+    Status.BLOCKED: "BLOCKED",
+    Status.SKIP: "SKIPPED",
+}
+"""What people read of a status."""
+
+OVERALL_STATUS = {
+    Overall.PASS: Status.PASS,
+    Overall.FAIL: Status.FAIL,
+    Overall.WARN: Status.WARN,
+    Overall.UNKNOWN: Status.UNKNOWN,
+}
+
+
+def distinct_evidence(findings: Sequence[Finding]) -> list[Evidence]:
+    """Evidence of the first finding, then whatever others add that is not the same place of another subject."""
+    seen: dict[str, Evidence] = {}
+    for finding in findings:
+        for evidence in finding.evidence:
+            seen.setdefault(
+                evidence.where.replace(finding.subject.key, "*") + evidence.shows.replace(finding.subject.key, "*"),
+                evidence,
+            )
+    return list(seen.values())
 
 
 def in_short(report: Report) -> str:

@@ -116,6 +116,9 @@ def test_wheel_holds_the_tree_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     assert {name for name in held if name.endswith(".py")} <= code | linked
     assert {name.split("/")[0] for name in held} == {"gpudoctor"}
     assert "gpudoctor/py.typed" in held
+    templates = {path.name for path in (ROOT / "reports" / "html" / "templates").iterdir()}
+    assert {f"gpudoctor/reports/html/templates/{name}" for name in templates} <= held
+    assert {"page.html", "page.css", "page.js"} <= templates
 
 
 def modules_of_a_run(*arguments: str) -> set[str]:
@@ -137,6 +140,21 @@ def test_terminal_run_imports_rich() -> None:
     modules = modules_of_a_run("--format", "terminal")
     assert "rich" in modules
     assert modules.isdisjoint({"textual", "jinja2"})
+
+
+def test_html_run_imports_jinja2(tmp_path: Path) -> None:
+    modules = modules_of_a_run("--format", "json", "-o", str(tmp_path / "page.html"))
+    assert "jinja2" in modules
+    assert modules.isdisjoint({"textual", "rich"})
+
+
+def test_a_report_is_read_back_from_its_page_without_jinja2(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    modules_of_a_run("--format", "json", "-o", str(page))
+    command = [sys.executable, "-c", _RUN_AND_LIST_MODULES, "render", str(page), "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (0, "pass"), done.stderr
+    assert {"jinja2", "rich", "textual"}.isdisjoint(json.loads(done.stderr.splitlines()[-1]))
 
 
 def test_module_and_program_are_one_command() -> None:

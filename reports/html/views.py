@@ -1,0 +1,185 @@
+"""What the page shows beside the root causes, in its order and groups: records for the templates, made from a report."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from gpudoctor.chain import Link
+from gpudoctor.report import Finding, NodeGpu, NotSeen, Report, Result
+from gpudoctor.reports.html.causes import CauseView, Step, causes_of, steps
+from gpudoctor.reports.words import OVERALL_STATUS, STATUS_ORDER, STATUS_WORDS, headline
+from gpudoctor.verdicts import Status, SubjectKind, Why
+
+WHY = {
+    Why.NOT_RECORDED: "the recording does not hold it",
+    Why.NO_PERMISSION: "this run was not allowed to read it",
+    Why.TIMED_OUT: "no answer before the deadline",
+    Why.SLOW_INIT: "the driver was still starting",
+    Why.UNREADABLE: "it could not be read",
+    Why.NOT_ANSWERED: "nothing was said about it",
+    Why.WITHHELD: "asking could have changed the node",
+    Why.CRASHED: "a check failed: please report it",
+}
+"""The reasons for not knowing, in words."""
+
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+"""A PCI address: what differs between paths of like devices."""
+
+_ALARMS = (Status.FAIL, Status.WARN, Status.UNKNOWN)
+
+
+class LinkView(Struct, frozen=True):
+    """A link of the chain: its worst status, how many checks have each, the checks."""
+
+    link: Link
+    status: Status
+    counts: tuple[tuple[int, Status], ...]
+    results: tuple[Result, ...]
+
+
+class GpuView(Struct, frozen=True):
+    """A GPU, its worst unwaived status, the finding that gives it, and how many findings are about the GPU."""
+
+    gpu: NodeGpu
+    status: Status | None
+    worst: Finding | None
+    findings: int
+
+
+class UnseenView(Struct, frozen=True):
+    """Like things that were not seen, and the checks that could not tell for want of them."""
+
+    why: Why
+    would_need: str
+    what: tuple[str, ...]
+    checks: tuple[str, ...]
+
+
+class View(Struct, frozen=True):
+    """Everything on the page."""
+
+    status: Status
+    name: str
+    title: str
+    headline: str
+    facts: tuple[tuple[str, str], ...]
+    causes: tuple[CauseView, ...]
+    links: tuple[LinkView, ...]
+    gpus: tuple[GpuView, ...]
+    unseen: tuple[UnseenView, ...]
+    waived: tuple[Finding, ...]
+    statuses: tuple[tuple[Status, int], ...]
+    reproduce: tuple[tuple[str, str], ...]
+    cause_of: dict[str, CauseView]
+
+    @classmethod
+    def of(cls, report: Report) -> "View":
+        """The page's content."""
+        causes = causes_of(report)
+        status, name = OVERALL_STATUS[report.verdict], report.node.hostname or "unnamed node"
+        return cls(
+            status=status,
+            name=name,
+            title=f"{STATUS_WORDS[status]} {name} - gpudoctor",
+            headline=headline(report),
+            facts=tuple(_facts(report)),
+            causes=causes,
+            links=tuple(_links(report)),
+            gpus=tuple(_gpus(report)),
+            unseen=tuple(_unseen(report)),
+            waived=tuple(one for one in _findings(report) if one.waived is not None and one.status in _ALARMS),
+            statuses=_counted(_entries(report)),
+            reproduce=tuple(_reproduce(report)),
+            cause_of={finding.id: cause for cause in causes for finding in cause.findings},
+        )
+
+    def why(self, reason: Why) -> str:
+        """A reason for not knowing, in words."""
+        return WHY[reason]
+
+    def own_steps(self, finding: Finding) -> tuple[Step, ...]:
+        """The remedies of a finding that no root cause shows."""
+        return () if finding.id in self.cause_of else steps([finding])
+
+
+def _findings(report: Report) -> Iterator[Finding]:
+    for result in report.results:
+        yield from result.findings
+
+
+def _entries(report: Report) -> list[Status]:
+    """The status of each entry that can be filtered: a finding, or a check without any."""
+    return [
+        status
+        for result in report.results
+        for status in ([finding.status for finding in result.findings] or [result.status])
+    ]
+
+
+def _counted(statuses: Sequence[Status]) -> tuple[tuple[Status, int], ...]:
+    return tuple((status, statuses.count(status)) for status in STATUS_ORDER if status in statuses)
+
+
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
+    node = report.node
+    yield "Operating system", node.os or ""
+    yield "Kernel", node.kernel or ""
+    yield "Driver", node.driver_version or ""
+    yield "CUDA", node.cuda_version or ""
+    models: dict[str, int] = {}
+    for gpu in node.gpus:
+        models[gpu.name or ""] = models.get(gpu.name or "", 0) + 1
+    counted = (
+        f"{number} \u00d7 {model}" if model else f"{number}, model not known" for model, number in models.items()
+    )
+    yield "GPUs", "; ".join(counted) or "none seen"
+    yield "Source", {"live": "this node, live", "root": "live, below a root directory"}.get(node.source, node.source)
+    yield "Seen as", "" if node.uid is None else "root" if node.uid == 0 else f"user {node.uid}"
+
+
+def _links(report: Report) -> Iterator[LinkView]:
+    for link in Link:
+        results = tuple(result for result in report.results if result.link is link)
+        if results:
+            counts = _counted([result.status for result in results])
+            yield LinkView(link, counts[0][0], tuple((number, status) for status, number in counts), results)
+
+
+def _gpus(report: Report) -> Iterator[GpuView]:
+    for gpu in report.node.gpus:
+        about = [
+            finding
+            for finding in _findings(report)
+            if finding.subject.kind is SubjectKind.GPU and finding.subject.key == gpu.address
+        ]
+        counting = [finding for finding in about if finding.waived is None]
+        worst = min(counting, key=lambda finding: STATUS_ORDER.index(finding.status), default=None)
+        yield GpuView(gpu, worst.status if worst else None, worst, len(about))
+
+
+def _unseen(report: Report) -> Iterator[UnseenView]:
+    """Grouped by what differs only in the address of a device."""
+    blinded: dict[str, dict[str, None]] = {}
+    for result in report.results:
+        for finding in result.findings:
+            if finding.status is Status.UNKNOWN:
+                blinded.setdefault(finding.summary, {})[result.check] = None
+    alike: dict[tuple[Why, str, str], list[NotSeen]] = {}
+    for unseen in report.not_seen:
+        alike.setdefault((unseen.why, unseen.would_need, _ADDRESS.sub("*", unseen.what)), []).append(unseen)
+    for (why, would_need, _), group in alike.items():
+        checks = dict.fromkeys(check for unseen in group for check in blinded.get(unseen.what, ()))
+        yield UnseenView(why, would_need, tuple(unseen.what for unseen in group), tuple(checks))
+
+
+def _reproduce(report: Report) -> Iterator[tuple[str, str]]:
+    source = {"live": "", "root": " --root DIR"}.get(report.node.source, " --node RECORDING")
+    yield "The same diagnosis", f"gpudoctor run{source}"
+    checks = sorted({cause.check for cause in report.root_causes})
+    if checks:
+        yield "Only what is wrong", f"gpudoctor run{source} {' '.join(f'--check {check}' for check in checks)}"
+        yield "Why a check asks", f"gpudoctor explain {checks[0]}"
+    if report.node.source in ("live", "root"):
+        yield "A recording for somebody else", f"gpudoctor record{source} -o NODE.tar.zst"
+    yield "This page as JSON", "gpudoctor render PAGE.html --format json"
