@@ -5,8 +5,6 @@ import io
 import json
 import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,7 +36,7 @@ def _expected(name: str) -> int:
 
 def _after_info(text: str) -> str:
     """Without what differs between two runs over one node."""
-    return re.sub(r"(?m)'time'=\S+|_duration_seconds \S+", "", text)
+    return re.sub(r"(?m)'time'=\S+|_duration_seconds \S+|\"seconds\":[\d.]+|[\d.]+ s</dd>", "", text)
 
 
 @pytest.mark.parametrize("form", TEXT_FORMATS)
@@ -136,13 +134,6 @@ def test_findings_are_bounded_and_what_is_left_out_is_counted() -> None:
     bound = {sample.labels["key"] for sample in families["gpudoctor_finding"].samples}
     assert len([key for key in bound if key.startswith("0000:")]) == 8
     assert families["gpudoctor_findings_left_out"].samples[0].value == 0
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian: prometheus)")
-def test_promtool_has_nothing_to_say() -> None:
-    _, text = _of(SICK, "node-exporter")
-    ended = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_report_file_appears_at_once_and_can_be_read_by_its_collector(tmp_path: Path) -> None:

@@ -122,6 +122,17 @@ def test_a_dkms_that_failed_or_is_not_there_is_not_cited() -> None:
     assert failed.result(BUILT).why == "unreadable"
 
 
+def test_a_dkms_without_a_place_for_temporary_files_has_not_said_that_it_manages_nothing() -> None:
+    """Below a read-only root, dkms 3.0.10 prints its settings, complains, and ends with 0."""
+    machine = ModuleNode(KERNEL)
+    complaint = "mktemp: failed to create file via template '/tmp/tmp.XXXXXXXXXX': Read-only file system\n"
+    said = 'source_tree[0]="/usr/src"\ndkms_tree[0]="/var/lib/dkms"\ntmp_location[0]="/tmp"\n'
+    machine.commands[DKMS] = CommandOutput(DKMS, 0, said, f"{complaint}Error! Unable to make temporary file.\n")
+    result = machine.result(BUILT)
+    assert (result.status, result.why) == (Status.UNKNOWN, "unreadable")
+    assert "Read-only file system" in (result.detail or "")
+
+
 def test_a_version_that_was_only_added_is_managed_and_built_for_nothing() -> None:
     assert (
         ModuleNode(KERNEL, NEWER).dkms("nvidia/550.163.01: added").alarm(BUILT).summary

@@ -12,6 +12,9 @@ from gpudoctor.verdicts import Evidence, Unread, Why
 
 MODINFO = ("modinfo", "nvidia")
 DKMS_STATUS = ("dkms", "status")
+NO_TEMPORARY_FILE = "Unable to make temporary"
+"""Where /tmp is read-only, as below a pod's mount, `dkms status` says so, lists nothing and ends with 0 (mktemp_or_die, dkms 3.0.10)."""
+
 DKMS_TREE = "/var/lib/dkms"
 KERNELS = "/lib/modules"
 
@@ -127,7 +130,7 @@ class Dkms(Fact, frozen=True):
             for name, version, kernel, _, state in _BUILD.findall(output.stdout)
         ]
         said = output.stdout.strip().replace("\n", "; ")
-        if output.exit != 0 and not builds:
+        if not builds and (output.exit != 0 or NO_TEMPORARY_FILE in output.stderr):
             words = output.stderr.strip() or said or f"exit status {output.exit}"
             return Unread(Why.UNREADABLE, "dkms status", words.partition("\n")[0])
         evidence = {"states": Evidence("dkms status", said or "prints nothing")}
