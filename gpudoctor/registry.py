@@ -16,6 +16,7 @@ CHECK_MODULES = (
     "kernel_module",
     "device_nodes",
     "driver_cuda",
+    "nvml_library",
     "toolkit",
     "adapter",
     "module_files",
