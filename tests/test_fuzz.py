@@ -124,9 +124,9 @@ class SpoiltNode(RecordedNode):
         file = super().read(path)
         return msgspec.structs.replace(file, text=self._spoil(path, file.text)) if isinstance(file, TextFile) else file
 
-    def listing(self, path: str) -> Listing | Absent | Unread:
+    def listing(self, path: str, *, begin: str = "") -> Listing | Absent | Unread:
         """The names in a directory, of which one may be spoilt."""
-        listing = super().listing(path)
+        listing = super().listing(path, begin=begin)
         if not isinstance(listing, Listing):
             return listing
         names = tuple(sorted({self._spoil(f"{path} {name}", name).replace("/", "") or "x" for name in listing.names}))

@@ -100,9 +100,9 @@ def test_who_makes_nodes_is_not_looked_for_while_none_is_missing() -> None:
     asked: list[str] = []
 
     class Watching(RecordedNode):
-        def listing(self, path: str) -> Listing | Absent | Unread:
+        def listing(self, path: str, *, begin: str = "") -> Listing | Absent | Unread:
             asked.append(path)
-            return super().listing(path)
+            return super().listing(path, begin=begin)
 
     machine = SmallNode()
     del machine.majors["nvidia-uvm"]

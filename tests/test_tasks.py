@@ -152,7 +152,8 @@ def holder() -> Iterator[int]:
 @root_only
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare (util-linux)")
 def test_holders_of_the_nodes_are_found_by_their_open_files(holder: int) -> None:
-    answer = look_for_holders(TaskTable())
+    table = TaskTable()
+    answer = look_for_holders(table, "/", Deadline(20), table)
     found = {entry["pid"]: entry for entry in answer.data["holders"]}
     assert found[holder]["nodes"] == ["/dev/nvidia0", "/dev/nvidiactl"]
     assert found[holder]["comm"] in ("sh", "sleep")

@@ -47,6 +47,7 @@ ERROR_TEXTS = {
     "EIO": "input/output error",
 }
 _ERROR_NAMES = {text: name for name, text in ERROR_TEXTS.items()}
+UNRECORDED = "was not recorded"
 _ABSENT = ("ENOENT", "ENOTDIR")
 _WHY = {"EACCES": Why.NO_PERMISSION, "EPERM": Why.NO_PERMISSION, "ETIMEDOUT": Why.TIMED_OUT}
 
@@ -73,6 +74,29 @@ class TextFile(Found, Struct, frozen=True):
     text: str
     truncated: bool = False
     origin: str = ""
+
+
+def kept(text: str, keep: str) -> str:
+    """Of variables between NULs (proc_pid_environ(5)), or else of lines, those in which a regular expression is found."""
+    import re
+
+    end = "\0" if "\0" in text else "\n"
+    form = re.compile(keep)
+    return "".join(part + end for part in text.split(end) if part and form.search(part))
+
+
+_NAMESPACE_ROOT = ("root", "cwd")
+
+
+def root_of(path: str) -> str:
+    """The directory in which links of a path resolve: below /proc/PID/root and cwd that of the process, else "" (proc_pid_root(5))."""
+    if not path.startswith("/proc/"):
+        return ""
+    parts = path.split("/")
+    for place in (3, 5):
+        if len(parts) > place and parts[place] in _NAMESPACE_ROOT and parts[place - 1].isdecimal():
+            return "/".join(parts[: place + 1])
+    return ""
 
 
 MOST_DIGITS = 20
@@ -133,6 +157,23 @@ class Listing(Found, Struct, frozen=True):
     names: tuple[str, ...]
     complete: bool
     origin: str = ""
+
+
+class Contents(Found, Struct, frozen=True):
+    """What lies in a directory: entries by name, and which names were looked for in vain; there may be more unless `complete`."""
+
+    path: str
+    entries: Mapping[str, Entry]
+    missing: frozenset[str] = frozenset()
+    complete: bool = False
+    origin: str = ""
+
+    def at(self, name: str) -> Entry | Absent | Unread:
+        """What is at a name."""
+        path = f"{self.path}/{name}"
+        if name in self.entries:
+            return self.entries[name]
+        return Absent(path) if self.complete or name in self.missing else Unread(Why.NOT_RECORDED, path, UNRECORDED)
 
 
 class CommandOutput(Struct, frozen=True):
@@ -219,16 +260,28 @@ class Raw(Protocol):
         """The text of a file, symbolic links followed."""
         ...
 
-    def read_blocking(self, paths: tuple[str, ...]) -> Mapping[str, TextFile | Absent | Unread]:
-        """Files whose reading may never return, such as a dead device's registers, by path."""
+    def read_blocking(self, paths: tuple[str, ...], *, keep: str = "") -> Mapping[str, TextFile | Absent | Unread]:
+        """Files whose reading may never return, such as a dead device's registers, by path.
+
+        With `keep`, only lines and variables in which that regular expression is found; of others nothing is held or recorded.
+        """
+        ...
+
+    def look_blocking(
+        self, folders: tuple[str, ...], *, begin: str, names: tuple[str, ...] = ()
+    ) -> Mapping[str, Contents | Absent | Unread]:
+        """What lies in folders whose look-up may never return, such as /proc/PID/root/dev: nothing is opened, no link followed.
+
+        Names that begin with some letters; of `names`, that one is missing is an answer too. Where there is none, only of the first.
+        """
         ...
 
     def entry(self, path: str, *, follow: bool = False) -> Entry | Absent | Unread:
         """What is at a path. Never opens it."""
         ...
 
-    def listing(self, path: str) -> Listing | Absent | Unread:
-        """The names in a directory."""
+    def listing(self, path: str, *, begin: str = "") -> Listing | Absent | Unread:
+        """The names in a directory, of a large one those that begin with some letters; no others are recorded then."""
         ...
 
     def command(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> CommandOutput | Absent | Unread:

@@ -10,6 +10,7 @@ from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.module_file import ModuleFile
+from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.raw import Answer, Question, TextFile
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
@@ -113,29 +114,39 @@ def hung_pids(log: KernelLog) -> tuple[int, ...]:
 
 
 class Holder(Struct, frozen=True):
-    """A process that has nodes of the driver open; `unit` is its systemd unit or container, "" when it has none."""
+    """A process that has nodes of the driver open, or mapped while none is open.
+
+    `unit` is its systemd unit or container, "" when it has none; `cgroup` is the text of /proc/PID/cgroup, `state` as in its stat.
+    """
 
     pid: int
     comm: str
     nodes: tuple[str, ...] = ()
     unit: str = ""
+    mapped: tuple[str, ...] = ()
+    cgroup: str = ""
+    state: str = ""
+    parent: int = 0
 
     @property
     def evidence(self) -> Evidence:
         """The process and what it holds."""
         where = f" ({self.unit})" if self.unit else ""
-        return Evidence(f"/proc/{self.pid}/fd", f"{self.comm}{where} has {', '.join(self.nodes)} open")
+        if self.nodes:
+            return Evidence(f"/proc/{self.pid}/fd", f"{self.comm}{where} has {', '.join(self.nodes)} open")
+        return Evidence(f"/proc/{self.pid}/maps", f"{self.comm}{where} has {', '.join(self.mapped)} mapped")
 
 
-class _Holders(Struct):
-    """The `data` of answers/holders.json."""
+class HeldNodes(Struct):
+    """The `data` of answers/holders.json: `hidden` processes do not show their files, `unmapped` ones did not show their maps in time."""
 
     holders: tuple[Holder, ...] = ()
     hidden: int = 0
+    unmapped: int = 0
 
 
 class DriverHolders(Fact, frozen=True):
-    """Who keeps the loaded module from being replaced. Looked for only where another version waits on disk."""
+    """Who keeps the driver in use. Looked for only where another version waits on disk, or where NVML does not answer."""
 
     holders: tuple[Holder, ...] = ()
     use_count: Cited = ()
@@ -144,10 +155,10 @@ class DriverHolders(Fact, frozen=True):
     @classmethod
     def gather(cls, desk: Desk) -> "DriverHolders | Unread":
         """Never unread itself: it only adds to what others know."""
-        if not waits_for_reload(desk):
+        if not (waits_for_reload(desk) or _hangs(desk)):
             return cls()
-        data = _data(desk.raw.answer("holders", lambda: Question("holders")), _Holders, "holders")
-        known = _Holders() if isinstance(data, Unread) else data
+        data = held_nodes(desk)
+        known = HeldNodes() if isinstance(data, Unread) else data
         return cls(holders=known.holders, use_count=_use_count(desk), hidden=known.hidden)
 
     @property
@@ -159,6 +170,17 @@ class DriverHolders(Fact, frozen=True):
             else ()
         )
         return self.use_count + tuple(holder.evidence for holder in self.holders[:6]) + unseen
+
+
+def held_nodes(desk: Desk) -> HeldNodes | Unread:
+    """One look at the open files of every process."""
+    return _data(desk.raw.answer("holders", lambda: Question("holders")), HeldNodes, "holders")
+
+
+def _hangs(desk: Desk) -> bool:
+    """Whether NVML was asked and did not answer in time."""
+    nvml = desk.known(Nvml)
+    return nvml is not None and nvml.failure == "timed-out"
 
 
 def waits_for_reload(desk: Desk) -> bool:

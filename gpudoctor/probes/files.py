@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 
-from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, TextFile, trouble
+from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, TextFile, root_of, trouble
 from gpudoctor.verdicts import Unread, Why
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -45,7 +45,7 @@ class LiveFiles:
         """What `lstat` says, or `stat` when links are followed."""
         try:
             place = self.place(path, follow=follow)
-            status = os.lstat(place)
+            status = os.stat(place) if path == root_of(path) else os.lstat(place)
             to = decoded(os.readlink(os.fsencode(place))) if stat.S_ISLNK(status.st_mode) else None
         except OSError as error:
             return _trouble(path, error)
@@ -61,8 +61,8 @@ class LiveFiles:
             to=to,
         )
 
-    def listing(self, path: str) -> Listing | Absent | Unread:
-        """The names in a directory."""
+    def listing(self, path: str, *, begin: str = "") -> Listing | Absent | Unread:
+        """The names in a directory that begin with some letters."""
         try:
             place = self.place(path, follow=True)
             names = os.listdir(os.fsencode(place))
@@ -75,19 +75,21 @@ class LiveFiles:
             return _trouble(path, error)
         # A name that is not UTF-8 cannot be asked for again, so what it stands for stays unknown.
         complete = all(name == os.fsencode(decoded(name)) for name in names)
-        return Listing(path, tuple(sorted(map(decoded, names))), complete)
+        return Listing(path, tuple(sorted(name for name in map(decoded, names) if name.startswith(begin))), complete)
 
     def links(self, path: str, *, follow: bool) -> tuple[list[tuple[str, str]], str]:
         """The links crossed on the way to a path, each with its target, and the canonical path. Raises OSError."""
         crossed: list[tuple[str, str]] = []
-        todo = path.strip("/").split("/")[::-1]
-        done: list[str] = []
+        base = root_of(path)
+        todo = path[len(base) :].strip("/").split("/")[::-1]
+        top = base.split("/")[1:]
+        done = list(top)
         while todo:
             name = todo.pop()
             if name in ("", "."):
                 continue
             if name == "..":
-                del done[-1:]
+                del done[max(len(top), len(done) - 1) :]
                 continue
             here = "/".join(["", *done, name])
             to = self._readlink(here) if todo or follow else None
@@ -98,13 +100,13 @@ class LiveFiles:
             if len(crossed) > MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             if to.startswith("/"):
-                done = []
+                done = list(top)
             todo.extend(to.strip("/").split("/")[::-1])
         return crossed, "/" + "/".join(done)
 
     def place(self, path: str, *, follow: bool) -> str:
-        """Where a path really lies on this machine. Raises OSError."""
-        if not self._root:
+        """Where a path really lies on this machine; below /proc/PID/root the kernel would follow links out of it. Raises OSError."""
+        if not self._root and not root_of(path):
             return os.path.realpath(path) if follow and os.path.islink(path) else path
         return self._root + self.links(path, follow=follow)[1]
 

@@ -1,13 +1,15 @@
-"""Reads what the driver itself serves through a child, so that a stuck driver costs a deadline and not the doctor."""
+"""Reads what the driver itself serves, and what others may hold up, through a child: what gets stuck costs a deadline, not the doctor."""
 
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from gpudoctor.facts.raw import root_of
 from gpudoctor.probes.child import run_child
 from gpudoctor.probes.deadline import Deadline
 from gpudoctor.probes.files import LiveFiles
@@ -19,15 +21,18 @@ MOST_STUCK = 4
 """Readers of earlier runs that may be stuck before no more are started: a cron job must not fill a node up with them."""
 
 DRIVER_TREE = "/proc/driver/nvidia"
+ROUNDS = 2
+"""Readers of one run that may get stuck: what one process or one container holds up must not hide all others."""
+
 SECONDS = 3.0
 """Enough for hundreds of small files; a driver that needs longer for one is stuck on its own lock."""
 
 
 class DriverTree(Struct, frozen=True):
-    """One object for each path that was read; `stuck_at` is the one whose reading did not return."""
+    """One object for each path that was read; `stuck_at` are those whose reading did not return, or was not begun for that."""
 
     lines: tuple[dict[str, Any], ...]
-    stuck_at: str | None
+    stuck_at: tuple[str, ...] = ()
 
 
 def read_driver_tree(root: str, deadline: Deadline, table: TaskTable) -> DriverTree:
@@ -35,36 +40,56 @@ def read_driver_tree(root: str, deadline: Deadline, table: TaskTable) -> DriverT
     try:
         place = LiveFiles(root).place(DRIVER_TREE, follow=True)
     except OSError:
-        return DriverTree((), DRIVER_TREE)
+        return DriverTree((), (DRIVER_TREE,))
     if not os.path.isdir(place):
-        return DriverTree((), None)
-    return _read([(place, DRIVER_TREE)], deadline, table)
+        return DriverTree((), ())
+    return _ask(("read", ""), [(place, DRIVER_TREE)], deadline, table)
 
 
-def read_files(root: str, paths: tuple[str, ...], deadline: Deadline, table: TaskTable) -> DriverTree:
+def read_files(root: str, paths: tuple[str, ...], deadline: Deadline, table: TaskTable, keep: str = "") -> DriverTree:
     """Single files, in order, up to the deadline; one that cannot even be found is left out."""
     files = LiveFiles(root)
-    places = []
+    places: list[tuple[str, ...]] = []
     for path in paths:
         try:
             places.append((files.place(path, follow=True), path))
         except OSError:
             continue
-    return _read(places, deadline, table) if places else DriverTree((), None)
+    return _ask(("read", keep), places, deadline, table)
 
 
-def _read(places: list[tuple[str, str]], deadline: Deadline, table: TaskTable) -> DriverTree:
-    stuck = [task for task in table.named(READER_COMM, owners=(0, os.getuid())) if task.state == "D"]
-    if len(stuck) >= MOST_STUCK:
-        return DriverTree((), places[0][1])
-    words = [word for pair in places for word in pair]
-    end = run_child([sys.executable, "-I", "-S", str(READER), *words], deadline.sooner(SECONDS))
-    lines = [said for line in end.stdout.split(b"\n") if (said := _decoded(line))]
-    found = tuple(said for said in lines if "path" in said)
-    if any("done" in said for said in lines):
-        return DriverTree(found, None)
-    reading = [said["reading"] for said in lines if "reading" in said]
-    return DriverTree(found, reading[-1] if reading else places[0][1])
+def look_into(
+    root: str, folders: tuple[str, ...], deadline: Deadline, table: TaskTable, begin: str, names: tuple[str, ...]
+) -> DriverTree:
+    """What lies in folders, links in a path to one not followed: below /proc/PID/root even finding one may not return."""
+    above = root.rstrip("/")
+    bases = ((root_of(folder), folder) for folder in folders)
+    places = [((above + base) or "/", folder[len(base) :], folder) for base, folder in bases]
+    return _ask(("look", begin, ",".join(names)), places, deadline, table)
+
+
+def _ask(task: tuple[str, ...], places: Sequence[tuple[str, ...]], deadline: Deadline, table: TaskTable) -> DriverTree:
+    """Children one after the other, each for what is left when the one before it got stuck; the path comes last in a place."""
+    found: list[dict[str, Any]] = []
+    stuck_at: list[str] = []
+    left = list(places)
+    while left and len(stuck_at) < ROUNDS and deadline.remaining > 0 and _stuck_readers(table) < MOST_STUCK:
+        words = [word for place in left for word in place]
+        end = run_child([sys.executable, "-I", "-S", str(READER), *task, *words], deadline.sooner(SECONDS))
+        lines = [said for line in end.stdout.split(b"\n") if (said := _decoded(line))]
+        found += (said for said in lines if "path" in said)
+        if any("done" in said for said in lines):
+            return DriverTree(tuple(found), tuple(stuck_at))
+        reading = [said["reading"] for said in lines if "reading" in said]
+        stuck_at.append(reading[-1] if reading else left[0][-1])
+        paths = [place[-1] for place in left]
+        left = left[paths.index(stuck_at[-1]) + 1 :] if stuck_at[-1] in paths else []
+    return DriverTree(tuple(found), (*stuck_at, *(place[-1] for place in left)))
+
+
+def _stuck_readers(table: TaskTable) -> int:
+    """Readers of this run and earlier ones that sleep uninterruptibly."""
+    return sum(task.state == "D" for task in table.named(READER_COMM, owners=(0, os.getuid())))
 
 
 def _decoded(line: bytes) -> dict[str, Any]:

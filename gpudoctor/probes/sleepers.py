@@ -3,22 +3,21 @@
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gpudoctor.facts.cgroup_paths import DELETED
 from gpudoctor.facts.raw import Answer, Question
 from gpudoctor.facts.tasks import IN_DRIVER, OWN, STUCK_AFTER_SECONDS
 from gpudoctor.probes.deadline import Deadline
-from gpudoctor.probes.tasks import StackWatch, Task, TaskTable
+from gpudoctor.probes.guarded import read_files
+from gpudoctor.probes.tasks import KTHREADD, Row, StackWatch, Task, TaskTable
 
 SECONDS_FOR_OTHERS = 8.0
 """What watching leaves of the run's time, for NVML above all."""
 SAMPLE_SECONDS = 0.2
 MOST_SLEEPERS = 4096
 """A hung file system can hold thousands of tasks; more than this many are not looked at one by one, and that is said."""
-KTHREADD = 2
-"""The PID of the kernel's thread of that name, which every view of all tasks shows and no partial one does."""
-
 _NODE = re.compile(r"/dev/nvidia\S*")
 _UNIT = re.compile(r"[^/]+\.(?:service|scope|slice)\b|[0-9a-f]{64}")
 
@@ -38,7 +37,7 @@ def look_at_sleepers(question: Question, deadline: Deadline, table: TaskTable) -
         inside = [pid for pid in inside if (task := watches[pid].look()) is not None and task.state == "D"]
     data = {
         "tasks": len(table.tasks),
-        "whole": any(pid == KTHREADD and name == "kthreadd" for pid, name, _ in table.tasks),
+        "whole": table.whole,
         "unseen": max(0, len(pids) - MOST_SLEEPERS),
         "sleeping": [_sleeper(asleep[pid], watches[pid], still=pid in inside) for pid in sorted(asleep)],
     }
@@ -69,13 +68,19 @@ def _sleeper(task: Task, watch: StackWatch, *, still: bool) -> dict[str, Any]:
     }
 
 
-def look_for_holders(table: TaskTable) -> Answer:
-    """The processes that have one of the driver's nodes open, with the unit or container each belongs to."""
-    holders: list[dict[str, Any]] = []
+def look_for_holders(table: TaskTable, root: str, deadline: Deadline, own: TaskTable) -> Answer:
+    """The processes that have one of the driver's nodes open or mapped, with the control group of each.
+
+    A mapping keeps a node in use when its descriptor is closed (mmap(2)). /proc/PID/maps and map_files both take the lock of the
+    process's memory (fs/proc/task_mmu.c, fs/proc/base.c), which a task stuck in the driver may hold: so maps are read in a child, and
+    of them only the lines about the driver. `own` are the doctor's own tasks: readers that earlier runs left behind are among them.
+    """
+    holders: dict[int, dict[str, Any]] = {}
+    rest: list[Row] = []
     hidden = 0
-    for pid, comm, _ in table.tasks:
+    for row in table.rows:
         try:
-            nodes = _open_nodes(f"{table.proc}/{pid}/fd")
+            nodes = _open_nodes(f"{table.proc}/{row.pid}", row.state)
         except PermissionError:
             hidden += 1
             continue
@@ -83,26 +88,75 @@ def look_for_holders(table: TaskTable) -> Answer:
         except OSError:
             continue
         if nodes:
-            holders.append({"pid": pid, "comm": comm, "nodes": nodes, "unit": _unit(f"{table.proc}/{pid}/cgroup")})
-    return Answer(data={"holders": holders, "hidden": hidden}, via="/proc")
+            holders[row.pid] = _holder(table, row, nodes=nodes)
+        elif row.state not in ("Z", "X"):
+            rest.append(row)
+    unseen = 0
+    for row, mapped in _mapping(table, rest, root, deadline, own):
+        if mapped is None:
+            unseen += 1
+        else:
+            holders[row.pid] = _holder(table, row, mapped=mapped)
+    listed = [holders[pid] for pid in sorted(holders)]
+    return Answer(data={"holders": listed, "hidden": hidden, "unmapped": unseen}, via="/proc")
 
 
-def _open_nodes(directory: str) -> list[str]:
-    links = set()
-    for name in os.listdir(directory):
-        try:
-            links.add(os.readlink(f"{directory}/{name}"))
-        except FileNotFoundError:
-            continue
+def _holder(table: TaskTable, row: Row, *, nodes: Sequence[str] = (), mapped: Sequence[str] = ()) -> dict[str, Any]:
+    text = _text(f"{table.proc}/{row.pid}/cgroup")
+    return {
+        "pid": row.pid,
+        "comm": row.comm,
+        "nodes": list(nodes),
+        "mapped": list(mapped),
+        "unit": _unit(text),
+        "cgroup": text,
+        "state": row.state,
+        "parent": row.parent,
+    }
+
+
+def _open_nodes(process: str, state: str) -> list[str]:
+    """The nodes behind a process's descriptors; one whose first thread has ended keeps them while another thread lives."""
+    directories = [f"{process}/fd"]
+    if state == "Z":
+        directories = [f"{process}/task/{thread}/fd" for thread in os.listdir(f"{process}/task")]
+    links = {link.removesuffix(DELETED) for directory in directories for link in _links(directory)}
     return sorted(link for link in links if _NODE.fullmatch(link))
 
 
-def _unit(path: str) -> str:
-    """The last unit or container id on the process's cgroup path, "" when there is none (cgroups(7))."""
+def _links(directory: str) -> Iterator[str]:
+    for name in os.listdir(directory):
+        try:
+            yield os.readlink(f"{directory}/{name}")
+        except FileNotFoundError:
+            continue
+
+
+def _mapping(
+    table: TaskTable, rows: Sequence[Row], root: str, deadline: Deadline, own: TaskTable
+) -> Iterator[tuple[Row, list[str] | None]]:
+    """Processes that have a node mapped, None for one whose maps could not be read in time; those in state D are asked last."""
+    asked = sorted((row for row in rows if row.parent != KTHREADD), key=lambda row: row.state == "D")
+    paths = {f"/proc/{row.pid}/maps": row for row in asked}
+    if not paths or deadline.remaining <= SECONDS_FOR_OTHERS:
+        return
+    seen = read_files(root, tuple(paths), deadline, own, keep=_NODE.pattern)
+    for said in seen.lines:
+        mapped = sorted(set(_NODE.findall(said.get("text", ""))))
+        if mapped:
+            yield paths[said["path"]], mapped
+    yield from ((paths[path], None) for path in seen.stuck_at if path in paths)
+
+
+def _text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="backslashreplace") as file:
-            found = [_UNIT.findall(line) for line in file]
+            return file.read()
     except OSError:
         return ""
-    units = max(found, key=len, default=[])
+
+
+def _unit(text: str) -> str:
+    """The last unit or container id on the process's cgroup path, "" when there is none (cgroups(7))."""
+    units = max((_UNIT.findall(line) for line in text.splitlines()), key=len, default=[])
     return units[-1] if units else ""

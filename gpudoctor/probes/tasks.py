@@ -22,19 +22,43 @@ class Task(Struct, frozen=True):
     hidden: bool = False
 
 
+KTHREADD = 2
+"""The PID of the kernel's thread of that name, which every view of all tasks shows and no partial one does."""
+
+
+class Row(Struct, frozen=True):
+    """One process of the table; `started` in clock ticks after boot."""
+
+    pid: int
+    comm: str
+    state: str
+    parent: int
+    started: int
+
+
 class TaskTable:
-    """The tasks of one moment by PID, with name and state; read once, when somebody first asks."""
+    """The tasks of one moment by PID; read once, when somebody first asks."""
 
     def __init__(self, proc: str = "/proc") -> None:
         self.proc = proc
-        self._tasks: tuple[tuple[int, str, str], ...] | None = None
+        self._rows: tuple[Row, ...] | None = None
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Each process."""
+        if self._rows is None:
+            self._rows = tuple(self._look())
+        return self._rows
 
     @property
     def tasks(self) -> tuple[tuple[int, str, str], ...]:
         """PID, name and state of each process."""
-        if self._tasks is None:
-            self._tasks = tuple(self._look())
-        return self._tasks
+        return tuple((row.pid, row.comm, row.state) for row in self.rows)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all tasks can be seen: no PID namespace and no hidepid hides any."""
+        return any(row.pid == KTHREADD and row.comm == "kthreadd" for row in self.rows)
 
     def named(self, comm: str, owners: tuple[int, ...]) -> list[Task]:
         """Those of that name that still live (neither zombie nor dead) and belong to one of these users: anybody can take a name."""
@@ -42,10 +66,11 @@ class TaskTable:
         found = (read_task(pid, self.proc) for pid in candidates)
         return [task for task in found if task is not None and task.comm == comm and task.state not in ("Z", "X")]
 
-    def _look(self) -> Iterable[tuple[int, str, str]]:
+    def _look(self) -> Iterable[Row]:
         for name in os.listdir(self.proc):
             if name.isdecimal() and (stat := _stat(self.proc, int(name))) is not None:
-                yield int(name), stat[0], stat[1][0]
+                comm, fields = stat
+                yield Row(int(name), comm, fields[0], int(fields[1]), int(fields[19]))
 
 
 def read_task(pid: int, proc: str = "/proc") -> Task | None:

@@ -7,14 +7,27 @@ from typing import Any
 
 import msgspec
 
-from gpudoctor.facts.raw import Absent, Answer, CommandOutput, Entry, Gate, Listing, Log, SourceKind, TextFile, trouble
+from gpudoctor.facts.raw import (
+    Absent,
+    Answer,
+    CommandOutput,
+    Contents,
+    Entry,
+    Gate,
+    Listing,
+    Log,
+    SourceKind,
+    TextFile,
+    trouble,
+)
 from gpudoctor.probes.commands import run_command
 from gpudoctor.probes.deadline import Deadline
 from gpudoctor.probes.files import LiveFiles
-from gpudoctor.probes.guarded import DRIVER_TREE, DriverTree, read_driver_tree, read_files
+from gpudoctor.probes.guarded import DRIVER_TREE, DriverTree, look_into, read_driver_tree, read_files
 from gpudoctor.probes.journal import JOURNALS, read_journal
 from gpudoctor.probes.kernel_log import read_kernel_log
 from gpudoctor.probes.nvml import ask_nvml
+from gpudoctor.probes.processes import look_at_processes
 from gpudoctor.probes.sleepers import look_at_sleepers, look_for_holders
 from gpudoctor.probes.tasks import TaskTable
 from gpudoctor.sources.errors import SourceError
@@ -46,20 +59,30 @@ class Live:
         """The text of a file."""
         return self._reader(path).read(path)
 
-    def read_blocking(self, paths: tuple[str, ...]) -> Mapping[str, TextFile | Absent | Unread]:
+    def read_blocking(self, paths: tuple[str, ...], *, keep: str = "") -> Mapping[str, TextFile | Absent | Unread]:
         """Files read in one child, up to a deadline of their own."""
         if not paths:
             return {}
-        node = _GuardedNode(read_files(self.root, paths, self.deadline, self._own_tasks), complete=paths)
+        node = _GuardedNode(read_files(self.root, paths, self.deadline, self._own_tasks, keep), complete=paths)
         return {path: node.read(path) for path in paths}
+
+    def look_blocking(
+        self, folders: tuple[str, ...], *, begin: str, names: tuple[str, ...] = ()
+    ) -> Mapping[str, Contents | Absent | Unread]:
+        """Folders looked into in one child, up to a deadline of their own."""
+        if not folders:
+            return {}
+        seen = look_into(self.root, folders, self.deadline, self._own_tasks, begin, names)
+        node = _GuardedNode(seen, complete=folders)
+        return node.look_blocking(folders, begin=begin, names=names)
 
     def entry(self, path: str, *, follow: bool = False) -> Entry | Absent | Unread:
         """What is at a path."""
         return self._reader(path).entry(path, follow=follow)
 
-    def listing(self, path: str) -> Listing | Absent | Unread:
+    def listing(self, path: str, *, begin: str = "") -> Listing | Absent | Unread:
         """The names in a directory."""
-        return self._reader(path).listing(path)
+        return self._reader(path).listing(path, begin=begin)
 
     def command(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> CommandOutput | Absent | Unread:
         """A command of this node, below a root the one that lies there."""
@@ -83,8 +106,15 @@ class Live:
                 return ask_nvml(question, self.deadline, self.root, self._own_tasks)
             case "tasks":
                 return look_at_sleepers(question, self.deadline, self._tasks)
+            case "processes":
+                return look_at_processes(self._tasks)
             case "holders":
-                return look_for_holders(self._tasks)
+                return look_for_holders(self._tasks, self.root, self.deadline, self._own_tasks)
+            case "cgroup_devices":
+                # Only where containers run.
+                from gpudoctor.probes.bpf import look_at_device_programs
+
+                return look_at_device_programs(question, self.root)
             case _:
                 raise KeyError(name)
 
@@ -108,8 +138,8 @@ class _GuardedNode(RecordedNode):
         tree = Tree()
         for said in seen.lines:
             tree.put(said["path"], _record(said))
-        if seen.stuck_at is not None:
-            tree.put(seen.stuck_at, Record(error="ETIMEDOUT"))
+        for path in seen.stuck_at:
+            tree.put(path, Record(error="ETIMEDOUT"))
         super().__init__(tree, complete=() if seen.stuck_at else complete)
 
     def unrecorded(self, path: str) -> Absent | Unread:
@@ -117,8 +147,11 @@ class _GuardedNode(RecordedNode):
         return trouble(path, "ETIMEDOUT")
 
 
+_ENTRY_FIELDS = ("path", "type", "mode", "uid", "gid", "major", "minor", "to")
+
+
 def _record(said: dict[str, Any]) -> Record:
     if "error" in said:
         return Record(error=said["error"])
-    fields = {name: said[name] for name in ("path", "type", "mode", "to") if name in said}
+    fields = {name: said[name] for name in _ENTRY_FIELDS if name in said}
     return Record(entry=msgspec.convert(fields, Entry), text=said.get("text"))

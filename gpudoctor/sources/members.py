@@ -46,8 +46,23 @@ class Members(Protocol):
 class FileTree(Tree):
     """Recorded paths plus a recording's files. An entry wins over the file of its path; content is the entry's, else the file's."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Finding a path looks at its last part, and reading it looks once more: that need not read the file twice.
+        self._last: tuple[str, Record | None] = ("", None)
+
+    def put(self, path: str, record: Record) -> None:
+        """Record a path."""
+        self._last = ("", None)
+        super().put(path, record)
+
     def lookup(self, path: str) -> Record | None:
         """What is recorded of a path, links not followed."""
+        if path != self._last[0] or not path:
+            self._last = (path, self._look(path))
+        return self._last[1]
+
+    def _look(self, path: str) -> Record | None:
         noted = self.records.get(path)
         if noted is not None and (
             noted.entry is None or noted.entry.type is not EntryType.FILE or noted.text is not None

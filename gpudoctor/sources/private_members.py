@@ -19,6 +19,11 @@ DEFINITIONS = re.compile(
 )
 """Files in which NAME=value is no environment."""
 
+CONTAINER_CONFIGS = re.compile(
+    r"root/(?:run|var|home|srv|data|mnt|opt)/.*(?:/config\.json|/config\.v2\.json|/overlay-containers/containers\.json)\Z"
+)
+"""What engines and runtimes keep of a container: its arguments stand there as a list."""
+
 KEY_KINDS = tuple(
     (re.compile(form), kind)
     for form, kind in (
@@ -33,6 +38,18 @@ KEY_KINDS = tuple(
         (r"(?i)\A(?:userns-remap|user|username|login|owner)\Z", "user"),
         (r"(?i)\A(?:host|hostname|node|node_?name)\Z", "host"),
         (r"(?i)\A(?:pod|pod_?name|namespace|pod_?namespace|container|container_?name)\Z", "pod"),
+        # Annotations of containers: containerd internal/cri/annotations, cri-o pkg/annotations, kubelet pkg/kubelet/types.
+        (
+            (
+                r"\Aio\.kubernetes\.(?:pod\.(?:name|namespace)|container\.name|cri\.(?:sandbox|container)-(?:name|namespace)|"
+                r"cri-o\.(?:Name|ContainerName|SandboxName|Namespace|KubeName|HostName|LogPath))\Z"
+            ),
+            "pod",
+        ),
+        (
+            r"\A(?:Image|io\.kubernetes\.cri\.(?:podsandbox\.)?image-name|io\.kubernetes\.cri-o\.(?:UserRequested)?Image(?:Name)?)\Z",
+            "image",
+        ),
     )
 )
 """What the string of a key in JSON is."""

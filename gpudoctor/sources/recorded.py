@@ -6,9 +6,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.facts.raw import (
+    UNRECORDED,
     Absent,
     Answer,
     CommandOutput,
+    Contents,
     Entry,
     EntryType,
     Gate,
@@ -16,6 +18,8 @@ from gpudoctor.facts.raw import (
     Log,
     SourceKind,
     TextFile,
+    kept,
+    root_of,
     trouble,
 )
 from gpudoctor.verdicts import Unread, Why
@@ -99,9 +103,30 @@ class RecordedNode:
             return Unread(Why.NOT_RECORDED, path, "exists, but its content was not kept")
         return Unread(Why.UNREADABLE, path, f"is a {record.entry.type.words}, not a file")
 
-    def read_blocking(self, paths: tuple[str, ...]) -> Mapping[str, TextFile | Absent | Unread]:
+    def read_blocking(self, paths: tuple[str, ...], *, keep: str = "") -> Mapping[str, TextFile | Absent | Unread]:
         """The recorded texts: nothing can block any more."""
-        return {path: self.read(path) for path in paths}
+        files = {path: self.read(path) for path in paths}
+        if not keep:
+            return files
+        return {
+            path: replace(file, text=kept(file.text, keep)) if isinstance(file, TextFile) else file
+            for path, file in files.items()
+        }
+
+    def look_blocking(
+        self, folders: tuple[str, ...], *, begin: str, names: tuple[str, ...] = ()
+    ) -> Mapping[str, Contents | Absent | Unread]:
+        """The recorded entries."""
+        return {folder: self._contents(folder, begin, names) for folder in folders}
+
+    def _contents(self, folder: str, begin: str, names: tuple[str, ...]) -> Contents | Absent | Unread:
+        listing = self.listing(folder, begin=begin)
+        if not isinstance(listing, Listing):
+            return listing
+        entries = {name: found for name in listing.names if isinstance(found := self.entry(f"{folder}/{name}"), Entry)}
+        asked = names if entries else names[:1]
+        missing = frozenset(name for name in asked if isinstance(self.entry(f"{folder}/{name}"), Absent))
+        return Contents(folder, entries, missing, listing.complete)
 
     def entry(self, path: str, *, follow: bool = False) -> Entry | Absent | Unread:
         """What was at a path."""
@@ -111,7 +136,7 @@ class RecordedNode:
         assert record.entry is not None
         return replace(record.entry, path=path)
 
-    def listing(self, path: str) -> Listing | Absent | Unread:
+    def listing(self, path: str, *, begin: str = "") -> Listing | Absent | Unread:
         """The recorded names of a directory."""
         record = self._find(path, follow=True)
         if not isinstance(record, Record):
@@ -120,7 +145,8 @@ class RecordedNode:
         if record.entry.type is not EntryType.DIR:
             return Unread(Why.UNREADABLE, path, f"is a {record.entry.type.words}, not a directory")
         place = record.entry.path
-        names = (name for name in self.tree.names(place) if self._exists(f"{place.rstrip('/')}/{name}"))
+        listed = (name for name in self.tree.names(place) if name.startswith(begin))
+        names = (name for name in listed if self._exists(f"{place.rstrip('/')}/{name}"))
         return Listing(path, tuple(sorted(names)), self.is_complete(place), self.listing_origins.get(path, ""))
 
     def command(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> CommandOutput | Absent | Unread:
@@ -138,7 +164,7 @@ class RecordedNode:
 
     def unrecorded(self, path: str) -> Absent | Unread:
         """What to say of a path that the recording does not speak of."""
-        return Unread(Why.NOT_RECORDED, path, "was not recorded")
+        return Unread(Why.NOT_RECORDED, path, UNRECORDED)
 
     def is_complete(self, path: str) -> bool:
         """Whether everything at and below a path was recorded."""
@@ -176,16 +202,18 @@ class RecordedNode:
         if name in ("", "."):
             return above
         if name == "..":
-            return above.rpartition("/")[0]
+            return above if above and above == root_of(above) else above.rpartition("/")[0]
         return self._follow(path, f"{above}/{name}", follow, depth)
 
     def _follow(self, path: str, place: str, follow: bool, depth: int) -> str | Absent | Unread:
         record = self.tree.lookup(place)
-        if record is None or record.entry is None or record.entry.type is not EntryType.LINK or not follow:
+        if not follow or record is None or record.entry is None or record.entry.type is not EntryType.LINK:
             error = _error(record, path) if record is not None and follow else None
             return error or place
+        if place == root_of(place):
+            return place
         to = record.entry.to or ""
-        target = to if to.startswith("/") else f"{place.rpartition('/')[0]}/{to}"
+        target = f"{root_of(place)}{to}" if to.startswith("/") else f"{place.rpartition('/')[0]}/{to}"
         return self._resolve(target.rstrip("/"), follow=True, depth=depth + 1)
 
 

@@ -16,6 +16,7 @@ from gpudoctor.facts.raw import (
     Absent,
     Answer,
     CommandOutput,
+    Contents,
     Entry,
     EntryType,
     Gate,
@@ -55,10 +56,26 @@ class Recorder:
         """Read and remember a file."""
         return self._remember(path, self._live.read(path))
 
-    def read_blocking(self, paths: tuple[str, ...]) -> Mapping[str, TextFile | Absent | Unread]:
+    def read_blocking(self, paths: tuple[str, ...], *, keep: str = "") -> Mapping[str, TextFile | Absent | Unread]:
         """Read and remember files whose reading may not return."""
-        found = self._live.read_blocking(paths)
+        found = self._live.read_blocking(paths, keep=keep)
         return {path: self._remember(path, file) for path, file in found.items()}
+
+    def look_blocking(
+        self, folders: tuple[str, ...], *, begin: str, names: tuple[str, ...] = ()
+    ) -> Mapping[str, Contents | Absent | Unread]:
+        """Look into folders and remember what lies there, and what does not. Such a path is its own: no link in it is followed."""
+        found = self._live.look_blocking(folders, begin=begin, names=names)
+        for folder, contents in found.items():
+            if not isinstance(contents, Contents):
+                self._remember_trouble(folder, contents)
+                continue
+            self._note(folder, {"type": EntryType.DIR.value})
+            for name, entry in contents.entries.items():
+                self._note(f"{folder}/{name}", _entry_line(entry))
+            for name in contents.missing:
+                self._remember_trouble(f"{folder}/{name}", Absent(name))
+        return found
 
     def _remember(self, path: str, file: TextFile | Absent | Unread) -> TextFile | Absent | Unread:
         place = self._canonical(path, follow=True)
@@ -82,16 +99,17 @@ class Recorder:
             self._remember_trouble(place, entry)
         return entry
 
-    def listing(self, path: str) -> Listing | Absent | Unread:
+    def listing(self, path: str, *, begin: str = "") -> Listing | Absent | Unread:
         """List and remember a directory, with the kind of each thing in it."""
-        listing = self._live.listing(path)
+        listing = self._live.listing(path, begin=begin)
         place = self._canonical(path, follow=True)
         if isinstance(listing, Unread) and listing.detail.endswith("not a directory"):
             self._remember_kind(place)
         if not isinstance(listing, Listing):
             self._remember_trouble(place, listing)
             return listing
-        self._listed[place] = listing.names
+        if not begin:
+            self._listed[place] = listing.names
         self._note(place, {"type": EntryType.DIR.value})
         for name in listing.names:
             self.entry(f"{place.rstrip('/')}/{name}")

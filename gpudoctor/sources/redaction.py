@@ -16,6 +16,7 @@ from msgspec import Struct
 from gpudoctor.facts.pci_config import config_bytes, extended_capability
 from gpudoctor.sources.private_members import (
     CLOUD_TAGS,
+    CONTAINER_CONFIGS,
     DEFINITIONS,
     KEY_KINDS,
     MACHINE_FILES,
@@ -166,6 +167,20 @@ class _Redactor:
 
         return _STRING.sub(replace, text)
 
+    def _without_arguments(self, text: str) -> str:
+        """A container's configuration without the arguments of its program: as /proc/PID/cmdline would show them."""
+        said = json.loads(text, strict=False)
+        if not isinstance(said, dict):
+            return text
+        for holder, key in (("process", "args"), ("Config", "Cmd"), ("Config", "Entrypoint"), ("", "Args")):
+            inner = said.get(holder) if holder else said
+            words = inner.get(key) if isinstance(inner, dict) else None
+            if isinstance(inner, dict) and isinstance(words, list) and words:
+                # dockerd keeps the program apart from the other words.
+                line = "\0".join([*([""] if key == "Args" else []), *map(str, words)])
+                inner[key] = self._texts.variables.command_line(line, self._texts.part).split("\0")[-len(words) :]
+        return json.dumps(said, ensure_ascii=False)
+
     # texts ----------------------------------------------------------------------------------------------------------
 
     def _text(self, name: str, text: str) -> str:
@@ -185,7 +200,7 @@ class _Redactor:
             case _:
                 pass
         if name.endswith(".json") and _is_json(text):
-            return self._json(text)
+            return self._json(self._without_arguments(text) if CONTAINER_CONFIGS.match(name) else text)
         return self._texts.text(text, Form.DEFINITIONS if DEFINITIONS.match(name) else Form.LOG)
 
     def _reveal(self, text: str) -> str:
