@@ -269,7 +269,7 @@ _BY_FORM: tuple[tuple[str, Build], ...] = (
     (r"sysfs-hwloc/", lambda place: sysfs_archive(place).node),
     (r"nvidia-smi-q/", smi_query_node),
     (r"nvidia-smi-xml/", smi_xml_node),
-    (r"nvidia-smi-(L|csv|nvlink|table|topo|version)/", smi_output_node),
+    (r"nvidia-smi-(L|csv|nvlink|table|topo(?!/uo-win-geforce-rtx-2080-super-591\.86)|version)/", smi_output_node),
     (r"issue-excerpts/device-handle-.*\.err", smi_query_node),
     (r"issue-excerpts/.*\.(dmesg|dmesg-T|syslog|kmsg)$", kernel_log_node),
     (r"issue-excerpts/proc-devices-", _file_node("/proc/devices")),

@@ -93,15 +93,14 @@ def test_the_job_ends_in_time_and_is_not_repeated() -> None:
     assert (options.format, options.output) == ("json", ["line=/dev/termination-log"])
 
 
-def test_the_daemonset_writes_for_prometheus_and_leaves_the_hosts_dev_alone() -> None:
-    """The API server refuses activeDeadlineSeconds here; the termination message would be made as a file in the host's /dev."""
+def test_the_daemonset_writes_for_prometheus_and_nowhere_else() -> None:
+    """The API server refuses activeDeadlineSeconds here."""
     spec = manifest("daemonset")["spec"]
     assert "activeDeadlineSeconds" not in pod("daemonset")
     assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
     assert parse(doctors_words("daemonset")).output == ["node-exporter=/textfile/gpudoctor.prom"]
-    mounts = {mount["name"]: mount["mountPath"] for mount in container("daemonset")["volumeMounts"]}
-    assert mounts["dev"] == "/dev" and mounts["textfile"] == "/textfile"
-    assert not container("daemonset")["terminationMessagePath"].startswith("/dev")
+    writable = [mount["mountPath"] for mount in container("daemonset")["volumeMounts"] if not mount.get("readOnly")]
+    assert writable == ["/textfile"]
 
 
 def test_both_live_where_such_pods_are_admitted() -> None:
@@ -194,18 +193,20 @@ def test_the_job_tells_of_its_host_and_changes_nothing_on_it(
 def test_what_the_document_proposes_without_privileges_does_what_it_says(
     pods: Runtime, log: Path, tmp_path: Path
 ) -> None:
-    """The kernel's log is not seen, and said not to be; NVML is left out; the rest passes."""
+    """The kernel's log is not seen, nor NVML, and both are said not to be; the rest passes."""
     host, unprivileged = _host("h100x8", tmp_path / "host"), pod("job")
     (snippet,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
     unprivileged["containers"][0].update(yaml.safe_load(snippet))
     ended = pods.run("unprivileged", pod_config(unprivileged, host, VARIABLES, log))
     pods.remove("unprivileged")
     report = json.loads(ended.stdout)
-    assert (ended.returncode, report["verdict"]) == (0, "pass"), ended.stderr
+    assert (ended.returncode, report["verdict"]) == (3, "unknown"), ended.stderr
     unseen = {(entry["what"].partition(":")[0], entry["why"]) for entry in report["not_seen"]}
     assert ("kernel log", "no-permission") in unseen
     statuses = {result["check"]: result["status"] for result in report["results"]}
-    assert "driver-cuda.nvml-answers" not in statuses and statuses["kernel-module.gpu-bound"] == "pass"
+    answers = next(result for result in report["results"] if result["check"] == "driver-cuda.nvml-answers")
+    assert (answers["status"], answers["why"]) == ("unknown", "no-permission") and "/dev/nvidiactl" in answers["detail"]
+    assert statuses["kernel-module.gpu-bound"] == "pass"
 
 
 def test_the_daemonset_writes_metrics_again_and_again_and_ends_when_told(
