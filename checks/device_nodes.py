@@ -78,11 +78,12 @@ def gpu_node(gpus: PciGpus, driver: DriverGpus, nodes: GpuNodes, makers: NodeMak
             )
         elif isinstance(known, Unread):
             yield known.about(gpu)
+        elif gpu.address in not_given.addresses:
+            evidence = (known.evidence,) if isinstance(known, Absent) else known.cite("minor")
+            yield NotApplicable(gpu, "this container was not given it", evidence)
         elif isinstance(known, Absent) or known.minor is None:
             evidence = (known.evidence,) if isinstance(known, Absent) else known.cite("minor")
             yield Unknown(gpu, Why.NOT_ANSWERED, "the driver lists no minor number for this GPU", evidence)
-        elif gpu.address in not_given.addresses:
-            yield NotApplicable(gpu, "this container was not given it", known.cite("minor"))
         else:
             path, numbers = node_path(known.minor), (NVIDIA_MAJOR, known.minor)
             judged = _judge(gpu, nodes.by_address[gpu.address], path, numbers, known.cite("minor"))

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from gpudoctor.chain import Link
 from gpudoctor.checks.nvml_causes import explain, explain_device
 from gpudoctor.facts.desk import Reading
@@ -42,6 +44,14 @@ _XID = re.compile(r"NVRM: Xid \(PCI:")
 
 OF_THE_FILES = (nvml_errors.LIB_RM_VERSION_MISMATCH, nvml_errors.LIBRARY_NOT_FOUND)
 """Errors that come from what is installed: no task that hangs in the driver makes them."""
+
+OF_ONE_GPU = (
+    nvml_errors.INSUFFICIENT_POWER,
+    nvml_errors.CORRUPTED_INFOROM,
+    nvml_errors.GPU_IS_LOST,
+    nvml_errors.RESET_REQUIRED,
+)
+"""Errors that say what is wrong with this GPU, whoever else hangs in the driver."""
 
 KILLED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 """Signals that a library does not raise in its own process: somebody else ended the worker, for example the OOM killer."""
@@ -174,7 +184,7 @@ class _Context:
         return [device for device in devices if not (device.error and device.error.code == nvml_errors.NOT_FOUND)]
 
     def _init_failed(self, about: AboutSubject, code: int) -> Verdict:
-        explained = explain(code, self.around)
+        explained = explain(code, self.around, self.nvml.read_from["init"].shows)
         evidence = self.nvml.cite("init") + explained.evidence
         return self._refused(
             about, code, f"NVML does not start ({code}): {explained.summary}", evidence, explained.remedies
@@ -184,8 +194,9 @@ class _Context:
         xids = self.around.xids(gpu.address)
         fallen = any(": 79," in line.shows or "fallen off the bus" in line.shows for line in xids)
         code = nvml_errors.GPU_IS_LOST if fallen and error.code == nvml_errors.UNKNOWN else error.code
-        explained = explain_device(code, gpu.address, self.around)
         device = self.nvml.device(gpu.address)
+        asked = device.recovery if device is not None else ""
+        explained = explain_device(code, gpu.address, self.around, asked)
         if code == nvml_errors.CORRUPTED_INFOROM and device is not None and device.uuid is not None:
             # It was asked about its InfoROM, and does all else.
             summary = f"it answers, but {explained.summary} ({code})"
@@ -204,7 +215,8 @@ class _Context:
         if code == nvml_errors.NO_PERMISSION and self.around.view.uid != 0:
             return Unknown(about, Why.NO_PERMISSION, summary, evidence, would_need="root")
         libraries = self.around.libraries
-        own = code in OF_THE_FILES and (isinstance(libraries, Unread) or bool(libraries.libraries))
+        of_the_files = code in OF_THE_FILES and (isinstance(libraries, Unread) or bool(libraries.libraries))
+        own = of_the_files or (code in OF_ONE_GPU and about is not NODE and self.nvml.init == nvml_errors.SUCCESS)
         return Fail(about, summary, evidence, remedies, Breaks.SUBJECT, f"nvml-{code}", own_fault=own)
 
     def _stopped(self, gpu: PciGpu, at: str) -> Verdict:
@@ -279,7 +291,11 @@ class _Context:
         """What the answers for single GPUs do not tell: a worker that did not end, a count that does not fit."""
         nvml = self.nvml
         if nvml.failure is not None and all(self._answers_for(gpu) for gpu in self.gpus):
-            yield self._ended(NODE, nvml.stopped_at or "its exit", Breaks.NOTHING)
+            ended = self._ended(NODE, nvml.stopped_at or "its exit", Breaks.NOTHING)
+            # That it was slow in a detail, driver-cuda.queries-answered tells: who the GPUs are, all of them have answered.
+            if isinstance(ended, Fail):
+                stopped = [gpu.subject for gpu in self.gpus if nvml.stopped_in(gpu.address)]
+                yield replace(ended, of=tuple(stopped))
         asleep = any(gpu.sleeps for gpu in self.gpus)
         if nvml.failure is None and nvml.count is not None and not asleep and nvml.count != len(self._answered):
             summary = f"NVML counts {nvml.count} GPUs and answers for {len(self._answered)}"

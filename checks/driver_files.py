@@ -2,10 +2,13 @@
 
 from gpudoctor.chain import Link
 from gpudoctor.facts.changes import DriverChanges
+from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.installation import Installation
 from gpudoctor.facts.module_file import ModuleFile
+from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.tasks import DriverHolders
+from gpudoctor.knowledge import nvml_errors
 from gpudoctor.knowledge.nvml_remedies import LIST_INSTALLED, reload_or_reboot
 from gpudoctor.registry import check
 from gpudoctor.verdicts import NODE, Action, NotApplicable, Pass, Remedy, Unread, Verdicts, Warn
@@ -39,7 +42,9 @@ ONE_WAY = (
     advisory=True,
     title="The module on disk is the loaded one",
 )
-def module_on_disk(module: NvidiaModule, file: ModuleFile, changes: DriverChanges, holders: DriverHolders) -> Verdicts:
+def module_on_disk(
+    module: NvidiaModule, file: ModuleFile, nvml: Reading[Nvml], changes: DriverChanges, holders: DriverHolders
+) -> Verdicts:
     """An upgrade replaces files at once and the loaded module at the next reload or boot; until then the two differ.
 
     What runs goes on; new programs fail as soon as the libraries are the newer ones. Compares modinfo with
@@ -61,7 +66,14 @@ def module_on_disk(module: NvidiaModule, file: ModuleFile, changes: DriverChange
             hold = f"{count} processes hold" if count > 1 else "1 process holds"
             summary += f"; {hold} the loaded one ({names}{', …' if count > 3 else ''})"
         evidence = module.cite("version") + file.cite("version") + changes.lines + holders.evidence
-        yield Warn(NODE, summary, evidence, reload_or_reboot("driver-cuda.module-on-disk"), cause="upgrade-waits")
+        # NVML's refusal of another version is what comes of it; any other error has another cause.
+        own = isinstance(nvml, Unread) or nvml.init not in (
+            nvml_errors.LIB_RM_VERSION_MISMATCH,
+            nvml_errors.LIBRARY_NOT_FOUND,
+            None,
+        )
+        remedies = reload_or_reboot("driver-cuda.module-on-disk")
+        yield Warn(NODE, summary, evidence, remedies, cause="upgrade-waits", own_fault=own)
 
 
 @check(

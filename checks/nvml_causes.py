@@ -1,5 +1,7 @@
 """Why NVML refuses: the cause behind each of its return codes, and what to do about it here."""
 
+import re
+
 from msgspec import Struct
 
 from gpudoctor.facts.nvml_library import NvmlLibraries
@@ -27,19 +29,21 @@ IN_A_CONTAINER = (
 )
 """What a library says that finds the nodes and may not open them: in a container the doing of its device rules."""
 
-REBOOT_WORDS = ("Node Reboot Required",)
-"""Recovery actions that no reset of a GPU fulfils (open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu.c, gpuRefreshRecoveryAction)."""
+REFUSED_LIBRARY = ("No such file", "is in none of")
+"""How the loader, or the search below a root, says that there is no such file; anything else is a file that it refuses."""
+
+_LOADER = re.compile(r"libnvidia-ml\.so\S*: (.+)")
 
 
-def explain(code: int, around: NvmlSurroundings) -> Explained:
-    """The cause of a return code that concerns the whole of NVML."""
+def explain(code: int, around: NvmlSurroundings, said: str = "") -> Explained:
+    """The cause of a return code that concerns the whole of NVML; `said` are the words that came with it."""
     if code == nvml_errors.LIB_RM_VERSION_MISMATCH:
         return _mismatch(around)
     if code == nvml_errors.LIBRARY_NOT_FOUND:
-        return _missing(around)
+        return _missing(around, said)
     if code in IN_A_CONTAINER and around.view.contained:
-        said = f"{nvml_errors.meaning(code)}; this is a container: mostly its device rules forbid the nodes"
-        return Explained(said, around.view.evidence + around.control_node, nvml_remedies.FOR_CONTAINER)
+        words = f"{nvml_errors.meaning(code)}; this is a container: mostly its device rules forbid the nodes"
+        return Explained(words, around.view.evidence + around.control_node, nvml_remedies.FOR_CONTAINER)
     if code == nvml_errors.NO_PERMISSION:
         return Explained(nvml_errors.meaning(code), around.control_node, nvml_remedies.FOR_PERMISSION)
     if code == nvml_errors.DRIVER_NOT_LOADED:
@@ -47,14 +51,12 @@ def explain(code: int, around: NvmlSurroundings) -> Explained:
     return Explained(nvml_errors.meaning(code), (), nvml_remedies.FOR_CODE.get(code, nvml_remedies.OTHERWISE))
 
 
-def explain_device(code: int, address: str, around: NvmlSurroundings) -> Explained:
-    """The cause of a return code for one GPU, which the rest of NVML does not share."""
-    recovery = around.recovery(address)
+def explain_device(code: int, address: str, around: NvmlSurroundings, asked: str = "") -> Explained:
+    """The cause of a return code for one GPU, which the rest of NVML does not share; `asked` is the recovery that NVML names for it."""
+    recovery = asked or around.recovery(address)
     if code == nvml_errors.RESET_REQUIRED and recovery:
-        remedies = nvml_remedies.FOR_CODE[code]
-        if recovery in REBOOT_WORDS:
-            remedies = nvml_remedies.REBOOT_REQUIRED
-        return Explained(f"{nvml_errors.meaning(code)}; the driver asks for: {recovery}", (), remedies)
+        words = f"{nvml_errors.meaning(code)}; the driver asks for: {recovery.replace('_', ' ')}"
+        return Explained(words, (), nvml_remedies.for_recovery(recovery))
     if code in (nvml_errors.LIB_RM_VERSION_MISMATCH, nvml_errors.LIBRARY_NOT_FOUND):
         return explain(code, around)
     if code == nvml_errors.NO_PERMISSION:
@@ -65,36 +67,69 @@ def explain_device(code: int, address: str, around: NvmlSurroundings) -> Explain
 def _mismatch(around: NvmlSurroundings) -> Explained:
     """Which of library, loaded module and module on disk is the odd one out decides whether a reboot helps."""
     library, loaded, on_disk = around.library_version, around.loaded_version, around.disk_version
-    remedies = nvml_remedies.FOR_CODE[nvml_errors.LIB_RM_VERSION_MISMATCH]
-    if not library or not loaded or library == loaded:
-        odd = nvml_errors.meaning(nvml_errors.LIB_RM_VERSION_MISMATCH)
+    if not library or not loaded:
+        words = nvml_errors.meaning(nvml_errors.LIB_RM_VERSION_MISMATCH)
         if loaded and on_disk and on_disk != loaded:
-            odd += f"; a reload or reboot brings {on_disk}"
-    else:
-        odd = f"the library is {library}, the loaded module {loaded}"
-        if around.view.contained:
-            odd += "; this is a container: it keeps the library it was started with"
-            remedies = nvml_remedies.FOR_INJECTED_LIBRARY
-        elif on_disk == library:
-            odd += f"; a reload or reboot brings {on_disk}"
-        elif loaded in around.other_versions:
-            odd += f"; a copy of {loaded} lies beside it, which the loader does not take"
-            remedies = nvml_remedies.confirming(nvml_remedies.FOR_COPIES, ANSWERS)
-        elif on_disk == loaded:
-            odd += ", and so is the one on disk: a reboot alone would not help"
-            remedies = nvml_remedies.bring_the_module(library)
-    return Explained(odd, around.mismatch, remedies)
-
-
-def _missing(around: NvmlSurroundings) -> Explained:
-    said = nvml_errors.meaning(nvml_errors.LIBRARY_NOT_FOUND)
-    evidence = around.versions
-    if around.view.contained:
-        said += "; a container gets it with NVIDIA_DRIVER_CAPABILITIES=utility"
-        evidence += around.view.evidence
-    return Explained(
-        said, evidence + around.mismatch[len(around.versions) :], nvml_remedies.FOR_CODE[nvml_errors.LIBRARY_NOT_FOUND]
+            words += f"; a reload or reboot brings {on_disk}"
+        return Explained(words, around.mismatch, nvml_remedies.FOR_CODE[nvml_errors.LIB_RM_VERSION_MISMATCH])
+    words, remedies = _odd_one_out(around, library, loaded, on_disk)
+    both = (
+        f"the library is {library}, the loaded module {loaded}"
+        if library != loaded
+        else f"library and module are {loaded}"
     )
+    return Explained(both + words, around.mismatch, remedies)
+
+
+def _odd_one_out(around: NvmlSurroundings, library: str, loaded: str, on_disk: str) -> tuple[str, tuple[Remedy, ...]]:
+    """The rest of the sentence, and the steps that fit."""
+    copies = nvml_remedies.confirming(nvml_remedies.FOR_COPIES, ANSWERS)
+    if library == loaded:
+        return ": what was loaded is another copy, from a place that was not looked at", copies
+    if around.view.contained:
+        return _in_a_container(library, loaded)
+    if around.in_driver_container:
+        return ", which a driver container loads", nvml_remedies.FOR_DRIVER_CONTAINER
+    if on_disk == library:
+        return f"; a reload or reboot brings {on_disk}", nvml_remedies.FOR_CODE[nvml_errors.LIB_RM_VERSION_MISMATCH]
+    if loaded in around.other_versions:
+        return f"; a copy of {loaded} lies beside it, which the loader does not take", copies
+    if on_disk == loaded:
+        return ", and so is the one on disk: a reboot alone would not help", nvml_remedies.bring_the_module(library)
+    if on_disk:
+        return f", the one on disk {on_disk}: a reboot alone would not help", nvml_remedies.bring_the_module(library)
+    return "", nvml_remedies.FOR_CODE[nvml_errors.LIB_RM_VERSION_MISMATCH]
+
+
+def _in_a_container(library: str, loaded: str) -> tuple[str, tuple[Remedy, ...]]:
+    """Its libraries are the host's of when it was started."""
+    if _numbers(library) > _numbers(loaded):
+        return (
+            "; this is a container with the host's newer libraries: the host waits for a reload",
+            nvml_remedies.FOR_THE_HOST,
+        )
+    return "; this is a container: it keeps the library it was started with", nvml_remedies.FOR_INJECTED_LIBRARY
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """A version to compare: the driver's are numbers between dots."""
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+def _missing(around: NvmlSurroundings, said: str) -> Explained:
+    """No such file, or one that the loader refuses: cut short, of another machine or another C library, on a mount without exec."""
+    remedies = nvml_remedies.FOR_CODE[nvml_errors.LIBRARY_NOT_FOUND]
+    words = nvml_errors.meaning(nvml_errors.LIBRARY_NOT_FOUND)
+    refused = _LOADER.search(said)
+    if refused is not None and not any(form in said for form in REFUSED_LIBRARY):
+        words = f"the loader refuses libnvidia-ml.so.1: {refused[1]}"
+        remedies = nvml_remedies.FOR_CRASH
+    evidence = around.mismatch
+    if around.view.contained:
+        words += "; a container gets it with NVIDIA_DRIVER_CAPABILITIES=utility"
+        evidence += around.view.evidence
+        remedies = nvml_remedies.FOR_MISSING_IN_CONTAINER
+    return Explained(words, evidence, remedies)
 
 
 def _not_loaded(around: NvmlSurroundings) -> Explained:
@@ -103,10 +138,8 @@ def _not_loaded(around: NvmlSurroundings) -> Explained:
     libraries = around.libraries
     stub = libraries.by_name if isinstance(libraries, NvmlLibraries) else None
     if stub is not None and stub.stub:
-        return Explained(
-            f"{said}; the library is CUDA's stub",
-            (stub.evidence,),
-            nvml_remedies.confirming(nvml_remedies.FOR_STUB, ANSWERS),
-        )
-    remedies = nvml_remedies.FOR_CODE[nvml_errors.DRIVER_NOT_LOADED]
-    return Explained(said, around.control_node if around.loaded_version else (), remedies)
+        remedies = nvml_remedies.confirming(nvml_remedies.FOR_STUB, ANSWERS)
+        return Explained(f"{said}; the library is CUDA's stub", (stub.evidence,), remedies)
+    if around.loaded_version:
+        return Explained(f"{said}; the module is loaded", around.control_node, nvml_remedies.FOR_LOADED_DRIVER)
+    return Explained(said, (), nvml_remedies.FOR_CODE[nvml_errors.DRIVER_NOT_LOADED])

@@ -6,30 +6,42 @@ from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.installation import Installation
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.nvml_device import NvmlDevice
-from gpudoctor.facts.nvml_library import NvmlLibraries
+from gpudoctor.facts.nvml_library import NvmlLibraries, NvmlLibrary
 from gpudoctor.facts.nvml_surroundings import NvmlSurroundings
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.platform import PlatformGpu
 from gpudoctor.knowledge import nvml_errors
-from gpudoctor.knowledge.nvml_remedies import FOR_CODE, FOR_COPIES, FOR_QUERIES, FOR_STUB, confirming
+from gpudoctor.knowledge.nvml_remedies import FOR_CODE, FOR_COPIES, FOR_QUERIES, FOR_STUB, confirming, for_recovery
 from gpudoctor.registry import check
-from gpudoctor.verdicts import NODE, Breaks, Cited, Fail, NotApplicable, Pass, Unread, Verdict, Verdicts, Warn, Why
+from gpudoctor.verdicts import (
+    NODE,
+    Breaks,
+    Cited,
+    Fail,
+    NotApplicable,
+    Pass,
+    Unknown,
+    Unread,
+    Verdict,
+    Verdicts,
+    Warn,
+    Why,
+)
 
 MOST_PLACES = 6
 MOST_FIELDS = 4
 RECOVERY = "recovery_action"
 INFOROM = "inforom.valid"
 
-FAULTS = frozenset(
-    {
-        nvml_errors.TIMEOUT,
-        nvml_errors.IRQ_ISSUE,
-        nvml_errors.CORRUPTED_INFOROM,
-        nvml_errors.GPU_IS_LOST,
-        nvml_errors.RESET_REQUIRED,
-        nvml_errors.UNKNOWN,
-    }
+WORST_FIRST = (
+    nvml_errors.GPU_IS_LOST,
+    nvml_errors.RESET_REQUIRED,
+    nvml_errors.TIMEOUT,
+    nvml_errors.IRQ_ISSUE,
+    nvml_errors.UNKNOWN,
+    nvml_errors.CORRUPTED_INFOROM,
 )
+FAULTS = frozenset(WORST_FIRST)
 """Return codes that tell of a fault. The others say that a GPU, a driver or a user has no such answer (nvml.h, nvmlReturn_t)."""
 
 
@@ -102,19 +114,33 @@ def _some(
     named = libraries.by_name
     loaded: Cited = () if isinstance(module, Unread) else module.cite("version")
     if named is not None and named.stub:
-        summary = f"{named.path} leads to CUDA's stub, not to the driver's library"
-        return Fail(
-            NODE,
-            summary,
-            (named.evidence, *loaded),
-            confirming(FOR_STUB, LIBRARY),
-            Breaks.NODE,
-            cause="library-is-stub",
-        )
+        return _stub(named, loaded, nvml)
     if len(libraries.versions) > 1:
         return _several(libraries, loaded, nvml, installation)
     found = libraries.libraries[0]
+    of_module = "" if isinstance(module, Unread) else module.version or ""
+    if found.version and of_module and found.version != of_module:
+        return _another(found, of_module, nvml)
     return Pass(NODE, f"the library is {found.version or found.path}", libraries.evidence)
+
+
+def _stub(named: NvmlLibrary, loaded: Cited, nvml: Reading[Nvml]) -> Verdict:
+    """Where NVML answers, whoever asked got another library: then it is a trap for others only."""
+    summary = f"{named.path} leads to CUDA's stub, not to the driver's library"
+    remedies, evidence = confirming(FOR_STUB, LIBRARY), (named.evidence, *loaded)
+    if not isinstance(nvml, Unread) and nvml.init == nvml_errors.SUCCESS:
+        return Warn(NODE, f"{summary}, which NVML was asked through", evidence, remedies, cause="library-is-stub")
+    return Fail(NODE, summary, evidence, remedies, Breaks.NODE, cause="library-is-stub")
+
+
+def _another(found: NvmlLibrary, of_module: str, nvml: Reading[Nvml]) -> Verdict:
+    """A library of another version than the module: NVML's own word decides, and other checks speak of it."""
+    said = f"the library is {found.version}, the loaded module {of_module}"
+    if isinstance(nvml, Unread) or nvml.init is None:
+        return Unknown(NODE, Why.NOT_ANSWERED, f"{said}: NVML was not asked whether they fit", (found.evidence,))
+    if nvml.init == nvml_errors.SUCCESS:
+        return NotApplicable(NODE, f"{said}: NVML answers through another copy", (found.evidence,))
+    return NotApplicable(NODE, f"{said}, see driver-cuda.nvml-answers", (found.evidence,))
 
 
 def _several(
@@ -140,7 +166,7 @@ def _several(
     link=Link.DRIVER_CUDA,
     over=PciGpus,
     needs={Link.DEVICE_NODES},
-    explained_by=("driver-cuda.nvml-answers",),
+    explained_by=("driver-cuda.nvml-answers", "driver-cuda.recovery-action"),
     title="NVML answers every question about a GPU",
 )
 def queries_answered(gpus: PciGpus, nvml: Nvml, around: NvmlSurroundings) -> Verdicts:
@@ -150,34 +176,55 @@ def queries_answered(gpus: PciGpus, nvml: Nvml, around: NvmlSurroundings) -> Ver
     "not supported" and "no permission" are none. The answer that a reset is required is a failure; a single unknown error may pass,
     and some driver releases return it for a sensor that a board does not have.
     """
+    quirks = _quirks(gpus, nvml)
     for gpu in gpus:
         device = nvml.device(gpu.address)
-        if device is None or device.error is not None or not device.fields:
+        if nvml.stopped_in(gpu.address):
+            yield Unknown(gpu, Why.TIMED_OUT, f"NVML stopped at {nvml.stopped_at}", nvml.cite("stopped_at"))
+        elif device is None or device.error is not None:
+            yield NotApplicable(gpu, "it does not answer at all, see driver-cuda.nvml-answers")
+        elif not device.fields and nvml.failure is not None:
+            yield Unknown(
+                gpu, Why.TIMED_OUT, f"not reached: NVML stopped at {nvml.stopped_at}", nvml.cite("stopped_at")
+            )
+        elif not device.fields:
             yield NotApplicable(gpu, "nothing beyond its identity was asked")
         else:
-            yield _judge(gpu, device, around)
+            yield _judge(gpu, device, around, quirks)
 
 
-def _judge(gpu: PciGpu, device: NvmlDevice, around: NvmlSurroundings) -> Verdict:
-    refused = device.errors(FAULTS)
+def _quirks(gpus: PciGpus, nvml: Nvml) -> frozenset[str]:
+    """Fields that every one of several GPUs refuses with an unknown error: the driver's habit on this board, not a fault of each."""
+    found = [device for gpu in gpus if (device := nvml.device(gpu.address)) is not None and device.fields]
+    if len(found) < 2:
+        return frozenset()
+    refused = [set(device.errors(frozenset({nvml_errors.UNKNOWN}))) for device in found]
+    return frozenset(set.intersection(*refused))
+
+
+def _judge(gpu: PciGpu, device: NvmlDevice, around: NvmlSurroundings, quirks: frozenset[str]) -> Verdict:
+    refused = {name: code for name, code in device.errors(FAULTS).items() if name not in quirks}
     if device.fields.get(INFOROM) is False:
         # nvmlDeviceValidateInforom says so by an error, nvidia-smi's table by a warning below it.
         refused.setdefault(INFOROM, nvml_errors.CORRUPTED_INFOROM)
+    if not refused and not device.answered_any:
+        return Unknown(gpu, Why.NOT_ANSWERED, "NVML refused every question about it", device.cite("uuid"))
     if not refused:
         # How many there are depends on driver and tool, and is no news.
         return Pass(gpu, "no question failed", device.cite("uuid"))
-    code = min(refused.values())
-    names = list(refused)
+    code = min(refused.values(), key=WORST_FIRST.index)
+    names = sorted(refused, key=lambda name: WORST_FIRST.index(refused[name]))
     which = ", ".join(names) if len(names) < MOST_FIELDS else f"{len(names)} of {len(device.fields)} questions"
     about_inforom = names == [INFOROM]
     summary = f"{'' if about_inforom else f'NVML cannot answer {which}: '}{nvml_errors.meaning(code)} ({code})"
     evidence = tuple(device.evidence(name) for name in names[:MOST_FIELDS])
-    recovery = device.fields.get(RECOVERY)
-    if isinstance(recovery, str) and recovery != "none":
-        summary += f"; the driver asks for: {recovery.replace('_', ' ')}"
+    remedies = FOR_CODE.get(code, FOR_QUERIES)
+    if device.recovery:
+        summary += f"; the driver asks for: {device.recovery.replace('_', ' ')}"
         evidence += (device.evidence(RECOVERY),)
+        remedies = for_recovery(device.recovery)
     evidence += around.xids(gpu.address)
-    remedies = confirming(FOR_CODE.get(code, FOR_QUERIES), QUERIES)
+    remedies = confirming(remedies, QUERIES)
     if code in (nvml_errors.GPU_IS_LOST, nvml_errors.RESET_REQUIRED):
         return Fail(gpu, summary, evidence, remedies, Breaks.SUBJECT, cause=f"nvml-{code}")
     return Warn(gpu, summary, evidence, remedies, cause=f"nvml-{code}")

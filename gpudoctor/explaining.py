@@ -6,6 +6,8 @@ from msgspec import Struct
 
 from gpudoctor.verdicts import Remedy
 
+MOST_DIGITS = 9
+"""No code has as many."""
 WIDTH = 100
 """How wide a text for people is; commands are never broken."""
 
@@ -38,18 +40,18 @@ class Explanation(Struct, frozen=True):
 def explain_code(word: str) -> Explanation | str | None:
     """The explanation of `nvml:N`; what there is instead, in words, when the code is unknown; None for anything but a code."""
     kind, colon, code = word.partition(":")
-    explainer = _EXPLAINERS.get(kind)
+    explainer = _EXPLAINERS.get(kind.lower())
     return explainer(code.strip()) if colon and explainer is not None else None
 
 
 def _nvml(code: str) -> Explanation | str:
     from gpudoctor.knowledge import nvml_codes, nvml_errors
-    from gpudoctor.knowledge.nvml_remedies import FOR_CODE
+    from gpudoctor.knowledge.nvml_remedies import FOR_CODE, OF_RULES
 
     by_name = {name: number for number, name in nvml_errors.NAMES.items()}
     number = by_name.get(code.upper(), by_name.get(f"NVML_ERROR_{code.upper()}"))
-    if number is None and code.isascii() and code.isdecimal():
-        number = int(code[:9])
+    if number is None and code.isascii() and code.isdecimal() and len(code.lstrip("0")) <= MOST_DIGITS:
+        number = int(code)
     if number not in nvml_errors.NAMES:
         return f"NVML has no return code {code!r}; it has {', '.join(map(str, sorted(nvml_errors.NAMES)))}"
     return Explanation(
@@ -57,7 +59,7 @@ def _nvml(code: str) -> Explanation | str:
         name=nvml_errors.NAMES[number],
         meaning=nvml_codes.WORDS[number],
         checks=nvml_codes.LOOKED_INTO_BY.get(number, ()),
-        remedies=FOR_CODE.get(number, ()),
+        remedies=FOR_CODE.get(number) or OF_RULES.get(number, ()),
         source=nvml_errors.SOURCE,
     )
 

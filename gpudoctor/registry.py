@@ -17,6 +17,7 @@ CHECK_MODULES = (
     "device_nodes",
     "driver_cuda",
     "nvml_library",
+    "recovery",
     "toolkit",
     "adapter",
     "module_files",

@@ -505,3 +505,17 @@ def test_odd_links_replay_as_they_were(tmp_path: Path) -> None:
     assert _comparable(run(open_snapshot(tmp_path / "snapshot"), config, built_in(), Selection(), NOW)) == _comparable(
         live
     )
+
+
+def test_a_driver_container_is_asked_within_its_own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its nodes lie below /run/nvidia/driver, and NVML opens /dev/nvidiactl: the stand-in finds its answers there only."""
+    root = make_root("gpu-operator-driver-container", tmp_path / "root")
+    inner = root / "run/nvidia/driver"
+    for library in root.glob("**/libnvidia-ml.so*"):
+        library.unlink()
+    with_nvml(inner, monkeypatch, healthy_nvml("gpu-operator-driver-container"))
+    assert not (root / "nvml.json").exists() and not (root / "dev/nvidiactl").exists()
+    report = _live(root)
+    answers = report.result("driver-cuda.nvml-answers")
+    assert answers.status is Status.PASS, answers.detail
+    assert not [cause for cause in report.root_causes if cause.check.startswith("driver-cuda.")]

@@ -1061,3 +1061,14 @@ def test_all_runs_in_an_sos_report_come_together(tmp_path: Path) -> None:
     assert nvml.via == f"nvidia-smi -q; nvidia-smi {asked}; nvidia-smi --list-gpus"
     assert nvml.devices[0].field("vbios_version") == "96.00.01"
     assert nvml.devices[0].mig_devices[0].profile == "1g.24gb"
+
+
+def test_masked_uuids_do_not_make_one_gpu_of_two() -> None:
+    """Links of GPU 1 stay its own though both UUIDs were masked alike."""
+    uuid = "GPU-00000000-0000-0000-0000-000000000000"
+    query = {"index": 0, "pci_bus_id": "00000000:01:00.0", "uuid": uuid}
+    other = {"index": 1, "pci_bus_id": "00000000:02:00.0", "uuid": uuid}
+    links = [{"index": number, "uuid": uuid, "nvlinks": [{"link": 0, "active": number == 0}]} for number in (0, 1)]
+    whole = together([Answer(data={"init": 0, "devices": [query, other]}), Answer(data={"init": 0, "devices": links})])
+    assert whole is not None
+    assert [device["nvlinks"][0]["active"] for device in whole.data["devices"]] == [True, False]

@@ -88,8 +88,6 @@ def test_links_that_lead_in_a_circle_or_nowhere_are_no_library() -> None:
 def test_a_library_in_a_root_of_its_own_is_not_what_programs_find_by_name() -> None:
     machine = Builder()
     machine.text("/home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1", "")
-    assert libraries_of(machine).libraries == ()
-    machine.text("/etc/os-release", 'NAME="Container-Optimized OS"\nID=cos\n')
     found = libraries_of(machine)
     assert [library.by_name for library in found.libraries] == [False]
     assert found.by_name is None
@@ -169,7 +167,8 @@ def mismatch(library: str, on_disk: str) -> Altered:
     altered = h100x8(init=18)
     put_link(altered, f"{DEBIAN}/libnvidia-ml.so.1", f"libnvidia-ml.so.{library}")
     put_file(altered, f"{DEBIAN}/libnvidia-ml.so.{library}")
-    altered.error(f"{DEBIAN}/libnvidia-ml.so.{LOADED}", "ENOENT" if library != LOADED else "EACCES")
+    if library != LOADED:
+        altered.error(f"{DEBIAN}/libnvidia-ml.so.{LOADED}")
     modinfo = altered.commands[("modinfo", "nvidia")]
     assert isinstance(modinfo, CommandOutput)
     text = modinfo.stdout.replace(LOADED, on_disk)
@@ -191,7 +190,7 @@ def test_a_reboot_does_not_help_where_only_the_libraries_were_upgraded() -> None
     report = mismatch("580.95.05", LOADED).report()
     cause = the_cause(report, ANSWERS)
     assert "so is the one on disk: a reboot alone would not help" in cause.summary
-    assert "dkms install nvidia/580.95.05" in steps(cause)
+    assert "dkms install NAME/580.95.05" in steps(cause)
     assert Action.REBOOT not in [remedy.action for remedy in cause.remedies]
 
 
@@ -402,3 +401,192 @@ def test_the_link_of_the_new_checks() -> None:
     for name in (LIBRARY, QUERIES):
         check = built_in().get(name)
         assert check is not None and check.link is Link.DRIVER_CUDA
+
+
+# What is not what it seems ------------------------------------------------------------------------------------------
+
+
+def answers_of(altered: Altered) -> dict[str, Any]:
+    """The recorded answers, to be changed."""
+    answer = altered.whole.answer("nvml", lambda: pytest.fail("a recording asks nobody"))
+    assert isinstance(answer, Answer)
+    data: dict[str, Any] = json.loads(json.dumps(answer.data))
+    return data
+
+
+def test_the_worst_of_several_refusals_counts() -> None:
+    fields = {"temperature.gpu_celsius": 40, "fan_percent": {"error": 10}, "performance_state": {"error": 15}}
+    cause = the_cause(with_fields(fields), QUERIES)
+    assert (cause.status, cause.cause) == (Status.FAIL, "nvml-15")
+
+
+def test_a_gpu_of_which_every_question_was_refused_passes_nothing() -> None:
+    report = with_fields({"fan_percent": {"error": 4}, "performance_state": {"error": 4}})
+    assert report.result(QUERIES).findings[0].status is Status.UNKNOWN
+
+
+def test_a_habit_of_the_driver_on_all_gpus_alike_is_no_fault() -> None:
+    altered = h100x8()
+    data = answers_of(altered)
+    for device in data["devices"]:
+        device["fields"]["fan_percent"] = {"error": 999}
+    altered.answers["nvml"] = Answer(data=data)
+    assert alarms(altered.report(), QUERIES) == []
+
+
+@pytest.mark.parametrize("state", ["D", "S"])
+def test_the_gpu_in_whose_detail_nvml_stopped_passes_nothing(state: str) -> None:
+    altered = h100x8()
+    data = answers_of(altered)
+    for device in data["devices"][4:]:
+        del device["fields"]
+    worker = {"pid": 7, "state": state, "stack": "[<0>] f+0x1/0x2 [nvidia]", "stack_unchanged_seconds": 9.0}
+    altered.answers["nvml"] = Answer(
+        data=data,
+        error={"why": "timed-out"},
+        stopped_at="nvmlDeviceGetMemoryErrorCounter(0000:5d:00.0)",
+        worker=worker,
+    )
+    report = altered.report()
+    statuses = {finding.subject.key: finding.status for finding in report.result(QUERIES).findings}
+    passed = sorted(key for key, status in statuses.items() if status is Status.PASS)
+    assert passed == ["0000:18:00.0", "0000:2a:00.0", "0000:3a:00.0"]
+    assert statuses["0000:5d:00.0"] is Status.UNKNOWN and statuses["0000:db:00.0"] is Status.UNKNOWN
+    # Who they are, all eight have answered: slow details make nothing essential unknown, a hang is told.
+    assert report.result(ANSWERS).status is (Status.FAIL if state == "D" else Status.PASS)
+
+
+@pytest.mark.parametrize(
+    ("action", "step"),
+    [
+        ("gpu_reset", Action.RESET_GPU),
+        ("node_reboot", Action.REBOOT),
+        ("system_reboot", Action.REBOOT),
+        ("drain_p2p", Action.CHANGE_WORKLOAD),
+    ],
+)
+def test_the_recovery_that_the_driver_asks_for_is_a_fault_with_just_that_step(action: str, step: Action) -> None:
+    cause = the_cause(with_fields({"recovery_action": action, "reset_required": True}), "driver-cuda.recovery-action")
+    assert (cause.status, cause.subject.key) == (Status.FAIL, FIRST)
+    assert [remedy.action for remedy in cause.remedies][1] is step
+    assert (Action.RESET_GPU in [remedy.action for remedy in cause.remedies]) is (action == "gpu_reset")
+
+
+def test_no_recovery_asked_for_is_a_pass_and_no_such_field_is_none() -> None:
+    check = "driver-cuda.recovery-action"
+    for fields, status in (
+        ({"recovery_action": "none"}, Status.PASS),
+        ({"recovery_action": {"error": 3}}, Status.SKIP),
+        ({"fan_percent": 3}, Status.UNKNOWN),
+    ):
+        found = {finding.subject.key: finding.status for finding in with_fields(fields).result(check).findings}
+        assert found[FIRST] is status
+
+
+def test_a_stub_that_nvml_does_not_load_explains_nothing() -> None:
+    altered = h100x8()
+    data = answers_of(altered)
+    data["devices"][3]["error"] = {"code": 16, "call": "nvmlDeviceGetUUID"}
+    altered.answers["nvml"] = Answer(data=data)
+    altered.text("/etc/ld.so.conf", "/usr/local/cuda/lib64/stubs\n")
+    put_link(altered, "/usr/local/cuda/lib64/stubs/libnvidia-ml.so.1", "libnvidia-ml.so")
+    put_file(altered, "/usr/local/cuda/lib64/stubs/libnvidia-ml.so")
+    report = altered.report()
+    found = {(cause.check, cause.status) for cause in report.root_causes}
+    assert found == {(ANSWERS, Status.FAIL), (LIBRARY, Status.WARN)}
+
+
+def test_what_is_wrong_with_one_gpu_is_no_consequence_of_a_hang() -> None:
+    altered = Altered("dstate-python-in-uvm")
+    data = answers_of(altered)
+    data["devices"][-1]["error"] = {"code": 15, "call": "nvmlDeviceGetUUID"}
+    altered.answers["nvml"] = Answer(data=data)
+    assert {"driver-cuda.no-stuck-task", ANSWERS} <= {cause.check for cause in altered.report().root_causes}
+
+
+def test_an_upgrade_that_waits_is_no_consequence_of_another_error() -> None:
+    altered = mismatch(LOADED, "580.95.05")
+    altered.answers["nvml"] = Answer(data={"init": 999})
+    assert {cause.check for cause in altered.report().root_causes} == {ANSWERS, "driver-cuda.module-on-disk"}
+
+
+def empty(altered: Altered, path: str) -> None:
+    """A file of no length on top."""
+    altered.overlay.put(path, Record(entry=Entry(path, EntryType.FILE, size=0)))
+
+
+def test_an_empty_file_is_no_library() -> None:
+    altered = h100x8()
+    empty(altered, f"{DEBIAN}/libnvidia-ml.so.535.183.01")
+    assert altered.report().result(LIBRARY).status is Status.PASS
+    altered = h100x8(init=12)
+    altered.error(f"{DEBIAN}/libnvidia-ml.so.1")
+    empty(altered, f"{DEBIAN}/libnvidia-ml.so.1")
+    assert altered.report().result(LIBRARY).status is not Status.PASS
+
+
+def test_what_lies_in_usr_lib_beside_usr_lib64_is_of_32_bits() -> None:
+    machine = Builder()
+    machine.link("/usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.570.172.08")
+    machine.text("/usr/lib64/libnvidia-ml.so.570.172.08", "elf")
+    machine.link("/usr/lib/libnvidia-ml.so.1", "libnvidia-ml.so.390.157")
+    machine.text("/usr/lib/libnvidia-ml.so.390.157", "elf")
+    assert libraries_of(machine).versions == ("570.172.08",)
+
+
+def test_a_driver_containers_library_is_not_beside_the_hosts() -> None:
+    altered = h100x8()
+    put_file(altered, "/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1")
+    put_file(altered, "/run/nvidia/driver/usr/lib64/libnvidia-ml.so.535.183.01")
+    assert altered.report().result(LIBRARY).status is Status.PASS
+
+
+def test_a_library_that_is_not_the_modules_does_not_pass_unasked() -> None:
+    altered = mismatch("535.183.01", LOADED)
+    altered.answers["nvml"] = Answer(data={}, error={"why": "withheld", "detail": "no node"})
+    result = altered.report().result(LIBRARY)
+    assert result.status is Status.UNKNOWN and "535.183.01" in result.detail
+
+
+def test_the_host_waits_where_a_container_has_the_newer_library() -> None:
+    report = contained(mismatch("580.95.05", LOADED)).report()
+    cause = report.finding(report.root_causes[0].findings[0])
+    assert "the host waits for a reload" in cause.summary
+    assert Action.CHANGE_WORKLOAD not in [remedy.action for remedy in cause.remedies]
+
+
+def test_where_all_versions_are_one_another_copy_is_loaded() -> None:
+    cause = the_cause(mismatch(LOADED, LOADED).report(), ANSWERS)
+    assert "another copy" in cause.summary
+    assert Action.REBOOT not in [remedy.action for remedy in cause.remedies]
+
+
+def test_a_module_on_disk_that_fits_neither_makes_a_reboot_useless() -> None:
+    report = mismatch("580.95.05", "570.172.08").report()
+    cause = report.finding(report.root_causes[0].findings[0])
+    assert "the one on disk 570.172.08: a reboot alone would not help" in cause.summary
+    assert Action.REBOOT not in [remedy.action for remedy in cause.remedies]
+
+
+def test_a_library_that_the_loader_refuses_was_found() -> None:
+    said = f"{DEBIAN}/libnvidia-ml.so.1: wrong ELF class: ELFCLASS32"
+    altered = h100x8()
+    altered.answers["nvml"] = Answer(data={"init": 12, "said": said})
+    cause = the_cause(altered.report(), ANSWERS)
+    assert "the loader refuses libnvidia-ml.so.1: wrong ELF class" in cause.summary
+
+
+def test_a_gpu_that_the_containers_driver_folder_lacks_was_not_given() -> None:
+    """NVIDIA's runtime mounts a folder with the given GPUs only; the bus shows all of them."""
+    altered = contained(h100x8())
+    data = answers_of(altered)
+    data |= {"count": 1, "devices": data["devices"][:1]}
+    altered.answers["nvml"] = Answer(data=data)
+    for device in answers_of(altered)["devices"][1:]:
+        address = device["pci_bus_id"][4:].lower()
+        altered.error(f"/proc/driver/nvidia/gpus/{address}")
+        altered.error(f"/dev/nvidia{device['minor']}")
+    report = altered.report()
+    for check in (ANSWERS, "device-nodes.gpu-node"):
+        statuses = [finding.status for finding in report.result(check).findings]
+        assert statuses[0] is Status.PASS and set(statuses[1:]) == {Status.SKIP}, check

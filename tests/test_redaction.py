@@ -518,8 +518,8 @@ def test_a_key_that_is_cut_off_hides_nothing_else(tmp_path: Path) -> None:
 
 
 _IDENTITY = re.compile(
-    rb"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|(?:GPU|MIG)-[0-9a-f-]{36}|\bNVreg_\w+(?:=\d+)?|\b\d+\.\d+\.\d+-[\w.+~-]+"
-    rb"|\b(?:NVIDIA|CUDA)_[A-Z_]+=\S+|Xid \(PCI:\S+ \d+|\b(?:10|192\.168|127)\.\d+\.\d+\.\d+\b|\b\d{3}\.\d{2,3}(?:\.\d\d)?\b"
+    rb"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|(?:GPU|MIG)-[0-9a-f-]{36}|\bNVreg_\w+(?:=\d+)?|(?<![:\w.])\d+\.\d+\.\d+-[\w.+~-]+"
+    rb"|\b(?:NVIDIA|CUDA)_[A-Z_]+=[^\s\"\\\0]+|Xid \(PCI:\S+ \d+|\b(?:10|192\.168|127)\.\d+\.\d+\.\d+\b|\b\d{3}\.\d{2,3}(?:\.\d\d)?\b"
     rb'|"m(?:ajor|inor)": \d+|^ *\d+ nvidia[\w-]*$',
     re.MULTILINE | re.IGNORECASE,
 )
@@ -775,3 +775,13 @@ def test_a_map_is_not_written_over(root: Path) -> None:
     place = root.parent / "n.tar"
     assert cli.main(["record", "-o", str(place), "--root", str(root), "--map", str(root.parent / "map")]) == 3
     assert (root.parent / "map").read_text() == "mine" and not place.exists()
+
+
+def test_serials_in_nvidia_smis_xml_are_replaced() -> None:
+    """Serial and chassis' serial, in a command's output."""
+    said = "<gpu><serial>1650522001234</serial><chassis_serial_number>1821234567890</chassis_serial_number></gpu>"
+    line = {"argv": ["nvidia-smi", "-q", "-x"], "exit": 0, "stdout": said, "stderr": "", "seconds": 0.1}
+    manifest = {"format": 1, "recorded_at": "2026-11-29T12:00:00Z", "hostname": "n1", "uid": 0, "complete": []}
+    members = {"snapshot.json": json.dumps(manifest).encode(), "commands.jsonl": json.dumps(line).encode() + b"\n"}
+    text = redact(members, b"x" * 32).members["commands.jsonl"].decode()
+    assert "1650522001234" not in text and "1821234567890" not in text and "<serial>" in text

@@ -4,6 +4,7 @@ import re
 
 from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.device_nodes import DRIVER_ROOT, NVIDIA_MAJOR, ExpectedNode, GpuNodes, Majors, look
+from gpudoctor.facts.driver import DriverGpus
 from gpudoctor.facts.pci import NvSwitches
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing
 from gpudoctor.verdicts import Evidence, Unread, Why
@@ -59,12 +60,15 @@ class NotGiven(Fact, frozen=True):
     @classmethod
     def gather(cls, desk: Desk) -> "NotGiven | Unread":
         """Empty outside of containers, and where that cannot be told; never unread itself."""
-        dev, nodes = desk.get(DevDirectory), desk.get(GpuNodes)
-        if isinstance(dev, Unread) or dev.own is not False or isinstance(nodes, Unread):
+        dev, nodes, driver = desk.get(DevDirectory), desk.get(GpuNodes), desk.get(DriverGpus)
+        if isinstance(dev, Unread) or dev.own is not False or isinstance(nodes, Unread) or isinstance(driver, Unread):
             return cls(addresses=frozenset())
+        # NVIDIA's runtime mounts a folder over /proc/driver/nvidia/gpus that holds the given ones only (nvc_mount.c of
+        # libnvidia-container, mount_procfs_gpu).
+        unlisted = frozenset(address for address, gpu in driver.gpus.items() if isinstance(gpu, Absent))
         given = any(isinstance(found, Entry) for found in nodes.by_address.values())
         lacking = (address for address, found in nodes.by_address.items() if isinstance(found, Absent))
-        return cls(addresses=frozenset(lacking) if given else frozenset())
+        return cls(addresses=frozenset(lacking) | unlisted if given else frozenset())
 
 
 class OtherNodes(Fact, frozen=True):

@@ -61,8 +61,9 @@ class _Devices:
         is_first, adds = not self.listed, False
         for device in devices:
             keys = _keys(device)
-            known = next((self._by_key[key] for key in keys if key in self._by_key), None)
-            if known is not None and not _differs(known, device):
+            same = (self._by_key[key] for key in keys if key in self._by_key)
+            known = next((found for found in same if not _differs(found, device)), None)
+            if known is not None:
                 adds = _fill(known, device) or adds
             elif is_first or "error" in device or any(not key.startswith("index ") for key in keys):
                 known, adds = {**device}, True
@@ -80,9 +81,10 @@ def _keys(device: Mapping[str, Any]) -> list[str]:
 
 
 def _differs(known: Mapping[str, Any], device: Mapping[str, Any]) -> bool:
-    """Masked UUIDs are equal for all GPUs of a machine; an address is not."""
-    both = "pci_bus_id" in known and "pci_bus_id" in device
-    return both and same_place(known["pci_bus_id"]) != same_place(device["pci_bus_id"])
+    """Masked UUIDs are equal for all GPUs of a machine; an address is not, nor, where one has no address, an index."""
+    if "pci_bus_id" in known and "pci_bus_id" in device:
+        return same_place(known["pci_bus_id"]) != same_place(device["pci_bus_id"])
+    return "index" in known and "index" in device and bool(known["index"] != device["index"])
 
 
 def _fill(known: dict[str, Any], device: Mapping[str, Any]) -> bool:

@@ -70,6 +70,11 @@ class Nvml(Fact, frozen=True):
         except (msgspec.ValidationError, ValueError) as error:
             return Unread(Why.UNREADABLE, "the recorded NVML answers", str(error))
 
+    def stopped_in(self, address: str) -> bool:
+        """Whether the call that did not return, or in which the worker ended, was about the GPU at this address."""
+        call = re.search(r"\(([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]+)\)", self.stopped_at or "")
+        return self.failure is not None and call is not None and normal_address(call[1]) == address
+
     def device(self, address: str) -> NvmlDevice | None:
         """The device at a PCI address (sysfs form); of several, one that has an error."""
         found = [device for device in self.devices if device.address == address]

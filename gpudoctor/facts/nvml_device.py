@@ -95,6 +95,17 @@ class NvmlDevice(Citable, frozen=True):
             return Unread(why, self.via, f"{name}: {nvml_errors.describe(value.error)}", would_need=needed)
         return value
 
+    @property
+    def recovery(self) -> str:
+        """The recovery that the driver asks for (a word of nvmlDeviceGpuRecoveryAction_t), "" for none and where it was not answered."""
+        action = self.fields.get("recovery_action")
+        return action if isinstance(action, str) and action != "none" else ""
+
+    @property
+    def answered_any(self) -> bool:
+        """Whether NVML gave a value for any field."""
+        return any(not isinstance(value, FieldError) for value in self.fields.values())
+
     def errors(self, codes: frozenset[int]) -> dict[str, int]:
         """The fields that NVML refused with one of these codes."""
         refused = ((name, value) for name, value in self.fields.items() if isinstance(value, FieldError))

@@ -6,7 +6,16 @@ whose major no driver has registered makes the kernel ask for a module (the alia
 
 from gpudoctor.facts.desk import Desk
 from gpudoctor.facts.device_files import NotGiven
-from gpudoctor.facts.device_nodes import CONTROL, CONTROL_MINOR, NVIDIA_MAJOR, GpuNodes, describe, look, node_path
+from gpudoctor.facts.device_nodes import (
+    CONTROL,
+    CONTROL_MINOR,
+    DRIVER_ROOT,
+    NVIDIA_MAJOR,
+    GpuNodes,
+    describe,
+    look,
+    node_path,
+)
 from gpudoctor.facts.driver import VERSION, DriverGpu, DriverGpus
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Question, TextFile
@@ -14,7 +23,11 @@ from gpudoctor.verdicts import Unread, Why
 
 
 def may_ask(desk: Desk) -> Question | Unread:
-    """The question with the addresses of the GPUs that are awake, or why NVML must be left alone."""
+    """The question with the addresses of the GPUs that are awake, or why NVML must be left alone.
+
+    `within` is the root that NVML has to see as its own: a driver container makes the nodes below /run/nvidia/driver, and NVML opens
+    /dev/nvidiactl (NVIDIA's advice for a shell: chroot /run/nvidia/driver nvidia-smi; NVIDIA/gpu-operator#178).
+    """
     gpus = desk.get(PciGpus)
     if isinstance(gpus, Unread):
         return gpus
@@ -26,7 +39,12 @@ def may_ask(desk: Desk) -> Question | Unread:
     if missing is not None:
         return Unread(Why.WITHHELD, "NVML", f"{missing}; asking NVML as root could load the module or make the node")
     awake = [gpu.address for gpu in held if not gpu.sleeps]
-    return Question("nvml", {"addresses": awake, "attach": len(awake) == len(held)})
+    within = DRIVER_ROOT if _path(look(desk.raw, CONTROL)).startswith(f"{DRIVER_ROOT}/") else ""
+    return Question("nvml", {"addresses": awake, "attach": len(awake) == len(held), "within": within})
+
+
+def _path(found: Entry | Absent | Unread) -> str:
+    return "" if isinstance(found, Unread) else found.path
 
 
 def _not_given(desk: Desk) -> frozenset[str]:

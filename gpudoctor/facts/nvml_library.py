@@ -5,8 +5,12 @@ import re
 from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.host import Host
 from gpudoctor.facts.loader import LoaderDirectories
-from gpudoctor.facts.raw import Absent, EntryType, Listing, Raw
-from gpudoctor.knowledge.driver_places import DIRECTORIES_OF_SYSTEMS, DRIVER_CONTAINER_DIRECTORIES
+from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Raw
+from gpudoctor.knowledge.driver_places import (
+    APART_DIRECTORIES,
+    DIRECTORIES_OF_SYSTEMS,
+    DRIVER_CONTAINER_DIRECTORIES,
+)
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 SONAME = "libnvidia-ml.so.1"
@@ -46,24 +50,29 @@ class NvmlLibraries(Fact, frozen=True):
     @classmethod
     def gather(cls, desk: Desk) -> "NvmlLibraries | Unread":
         """The name that programs load in each directory, and the other versions beside it."""
-        found: list[NvmlLibrary] = []
-        unseen: list[Unread] = []
-        nowhere: list[Evidence] = []
         loader, host = desk.get(LoaderDirectories), desk.get(Host)
         if isinstance(loader, Unread):
             return loader
-        system = None if isinstance(host, Unread) else host.os_id
-        apart = DRIVER_CONTAINER_DIRECTORIES + DIRECTORIES_OF_SYSTEMS.get(system or "", ())
-        for directory in loader.directories + apart:
-            library = _loaded(desk.raw, directory, by_name=directory not in apart)
+        system = DIRECTORIES_OF_SYSTEMS.get((None if isinstance(host, Unread) else host.os_id) or "", ())
+        found: list[NvmlLibrary] = []
+        unseen: list[Unread] = []
+        nowhere: list[Evidence] = []
+        for directory in loader.directories + APART_DIRECTORIES:
+            if directory == "/usr/lib" and any(library.path.startswith("/usr/lib64/") for library in found):
+                # Where there is a /usr/lib64, /usr/lib holds what is of 32 bits (Filesystem Hierarchy Standard, /usr/libqual).
+                continue
+            library = _loaded(desk.raw, directory, by_name=directory in loader.directories)
+            needed = directory in loader.directories or directory in DRIVER_CONTAINER_DIRECTORIES + system
             match library:
                 case NvmlLibrary():
                     found += [library, *_beside(desk.raw, directory, library)]
-                case Unread():
+                case Unread() if needed:
                     unseen.append(library)
-                case Absent():
+                case Absent() if needed:
                     nowhere.append(library.evidence)
-        return cls(libraries=tuple(found), unseen=unseen[0] if unseen else None, nowhere=tuple(nowhere))
+                case Evidence():
+                    nowhere.append(library)
+        return cls(libraries=_of_the_node(found), unseen=unseen[0] if unseen else None, nowhere=tuple(nowhere))
 
     @property
     def by_name(self) -> NvmlLibrary | None:
@@ -90,7 +99,13 @@ class NvmlLibraries(Fact, frozen=True):
         return tuple(seen.values())
 
 
-def _loaded(raw: Raw, directory: str, *, by_name: bool) -> NvmlLibrary | Absent | Unread:
+def _of_the_node(found: list[NvmlLibrary]) -> tuple[NvmlLibrary, ...]:
+    """Those that programs of the host can get; a driver's own root counts where the host has none: nothing of the host loads from it."""
+    own = {directory for library in found if library.by_name for directory in (library.path.rpartition("/")[0],)}
+    return tuple(library for library in found if not own or library.path.rpartition("/")[0] in own)
+
+
+def _loaded(raw: Raw, directory: str, *, by_name: bool) -> NvmlLibrary | Evidence | Absent | Unread:
     """What libnvidia-ml.so.1 is there, links followed one by one: Debian's lead through /etc/alternatives."""
     path = f"{directory}/{SONAME}"
     file = path
@@ -104,6 +119,9 @@ def _loaded(raw: Raw, directory: str, *, by_name: bool) -> NvmlLibrary | Absent 
                 return entry
             break
         if entry.type is not EntryType.LINK or not entry.to:
+            if entry.size == 0:
+                # Left in an image that was built under NVIDIA's runtime, which mounts over it (libnvidia-container#140).
+                return Evidence(path, "is an empty file" if file == path else f"-> {file}, an empty file")
             break
         file = entry.to if entry.to.startswith("/") else f"{file.rpartition('/')[0]}/{entry.to}"
     else:
@@ -115,8 +133,14 @@ def _beside(raw: Raw, directory: str, loaded: NvmlLibrary) -> list[NvmlLibrary]:
     """Versions in the same directory that no link leads to: ldconfig links the name to the newest of them (ldconfig(8))."""
     listing = raw.listing(directory, begin="libnvidia-ml.so.")
     names = listing.names if isinstance(listing, Listing) else ()
-    others = (name for name in names if (version := _VERSION.fullmatch(name)) and version[1] != loaded.version)
-    return [_library(f"{directory}/{name}", f"{directory}/{name}", by_name=False) for name in others]
+    others = [name for name in names if (version := _VERSION.fullmatch(name)) and version[1] != loaded.version]
+    paths = [f"{directory}/{name}" for name in others if not _is_empty(raw.entry(f"{directory}/{name}", follow=True))]
+    return [_library(path, path, by_name=False) for path in paths]
+
+
+def _is_empty(entry: Entry | Absent | Unread) -> bool:
+    """A file of no length, or a link that leads nowhere."""
+    return isinstance(entry, Absent) or (isinstance(entry, Entry) and entry.size == 0)
 
 
 def _library(path: str, file: str, *, by_name: bool) -> NvmlLibrary:

@@ -4,7 +4,7 @@ import re
 
 from gpudoctor.facts.changes import DriverChanges
 from gpudoctor.facts.desk import Desk, Fact, Reading
-from gpudoctor.facts.device_nodes import CONTROL, CommonNodes, describe
+from gpudoctor.facts.device_nodes import DRIVER_ROOT, CommonNodes, describe
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.module_file import ModuleFile
@@ -20,6 +20,8 @@ from gpudoctor.verdicts import Cited, Evidence, Unread
 # src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c).
 _GSP = re.compile(r"NVRM: .*(?:GSP|Xid \(PCI:\S+\): (?:119|120),)")
 _API_MISMATCH = re.compile(r"NVRM: API mismatch: ")
+# 43 and 45 are what a program sees of an earlier one (NVIDIA's Xid catalogue), 154 tells the recovery that it calls for.
+_FOLLOWS = re.compile(r"Xid \(PCI:\S+\): (?:43|45),")
 _RECOVERY = "GPU recovery action changed"
 
 
@@ -76,6 +78,12 @@ class NvmlSurroundings(Fact, frozen=True):
         return named.version if named is not None else self.libraries.version
 
     @property
+    def in_driver_container(self) -> bool:
+        """Whether the only libraries are those of a driver container."""
+        libraries = () if isinstance(self.libraries, Unread) else self.libraries.libraries
+        return bool(libraries) and all(library.path.startswith(DRIVER_ROOT) for library in libraries)
+
+    @property
     def other_versions(self) -> tuple[str, ...]:
         """The versions of libraries that programs do not get."""
         versions = () if isinstance(self.libraries, Unread) else self.libraries.versions
@@ -110,11 +118,11 @@ class NvmlSurroundings(Fact, frozen=True):
 
     @property
     def control_node(self) -> Cited:
-        """/dev/nvidiactl as it is."""
+        """nvidiactl as it is, where it is."""
         if self.control is None:
             return ()
         owner = f", owner {self.control.uid}:{self.control.gid}" if self.control.uid is not None else ""
-        return (Evidence(CONTROL, f"is a {describe(self.control)}{owner}"),)
+        return (Evidence(self.control.path, f"is a {describe(self.control)}{owner}"),)
 
     def recovery(self, address: str) -> str:
         """The recovery that the driver asked for last, by the kernel log ("GPU Reset Required"); "" where it asked for none."""
@@ -127,11 +135,11 @@ class NvmlSurroundings(Fact, frozen=True):
         """A GPU's last Xid, the recovery it calls for, and the driver's plain word that it is gone; Xids name no function."""
         slot = address.rpartition(".")[0]
         said = self.lines(re.compile(rf"NVRM: Xid \(PCI:{re.escape(slot)}"), slot)
-        # Xid 154 only tells the recovery that an earlier one calls for.
-        causes = [line for line in said if ": 154," not in line.shows]
+        recovery = [line for line in said if ": 154," in line.shows]
+        others = [line for line in said if line not in recovery]
+        causes = [line for line in others if not _FOLLOWS.search(line.shows)] or others
         fallen = re.compile(rf"NVRM: GPU (?:at )?(?:PCI:)?{re.escape(slot)}\S*: GPU has fallen off the bus")
-        last = [line for line in said[-1:] if line not in causes]
-        return (*causes[-1:], *last, *self.lines(fallen, slot)[-1:])
+        return (*causes[-1:], *recovery[-1:], *self.lines(fallen, slot)[-1:])
 
     def lines(self, pattern: "re.Pattern[str]", anchor: str) -> list[Evidence]:
         """Matching lines of the kernel log, none where it is not known."""

@@ -65,20 +65,27 @@ _RESEAT = Remedy(
     "If it comes back lost, inspect the board, its power and its slot; then ask the vendor.",
     interrupts="the whole node",
     confirm=_CONFIRM,
+    then=True,
 )
 _RESET = Remedy(
     Action.RESET_GPU,
-    "Stop what uses this GPU, and those joined to it by NVLink, and reset it. While fuser still lists a process, do not reset: reboot.",
+    "Stop what uses this GPU, before Ampere also what uses those joined to it by NVLink, and reset it. While fuser still lists a process, "
+    "do not reset: reboot.",
     run=(
         "systemctl stop nvidia-persistenced nvidia-dcgm",
         "fuser -v /dev/nvidia*",
         "nvidia-smi -L    # which index the GPU has",
-        "nvidia-smi --gpu-reset -i INDEX",
+        "nvidia-smi --gpu-reset -i INDEX    # before Ampere with all that NVLink joins: -i 0,1,2,3",
         "systemctl start nvidia-persistenced nvidia-dcgm",
     ),
-    interrupts="every process on this GPU and on those joined to it by NVLink",
+    interrupts="every process on this GPU, before Ampere also on those joined to it by NVLink",
     confirm=_CONFIRM,
+    then=True,
 )
+"""nvidia-smi(1), --gpu-reset: GPUs of Ampere and later are reset one by one, earlier ones together with their NVLink peers."""
+_REBOOT_THEN = replace(_REBOOT, then=True)
+"""After the step before it, not instead of it."""
+
 
 # dpkg-query lists packages that were removed with their configuration left (rc), or are only known of (un), too: those are there whose
 # state is i, wanted (ii) or held (hi) (dpkg-query(1), db:Status-Abbrev).
@@ -102,6 +109,7 @@ _INFOROM = Remedy(
     "Ask the board's vendor: the InfoROM holds the board's identity and the history of its errors.",
     interrupts="nothing until the board is exchanged",
     confirm=_CONFIRM,
+    then=True,
 )
 
 FOR_CODE: dict[int, tuple[Remedy, ...]] = {
@@ -121,23 +129,36 @@ FOR_CODE: dict[int, tuple[Remedy, ...]] = {
             run=(
                 "cat /proc/driver/nvidia/version",
                 "ldconfig -p | grep libnvidia-ml",
-                "apt-cache policy 'libnvidia-compute-*'    # RHEL: dnf list 'nvidia-driver*'",
+                "apt-cache policy 'libnvidia-compute-*' libnvidia-ml1    # Ubuntu, Debian; RHEL: dnf list 'nvidia-driver*'",
             ),
             confirm=_CONFIRM,
         ),
-        _REBOOT,
     ),
     nvml_errors.LIB_RM_VERSION_MISMATCH: reload_or_reboot("driver-cuda.nvml-answers"),
     nvml_errors.INSUFFICIENT_POWER: (power("driver-cuda.nvml-answers"),),
     nvml_errors.TIMEOUT: (_COLLECT, _RESET, _REBOOT),
-    nvml_errors.IRQ_ISSUE: (_INTERRUPTS, _REBOOT, _RESEAT),
+    nvml_errors.IRQ_ISSUE: (_INTERRUPTS, _REBOOT_THEN, _RESEAT),
     nvml_errors.CORRUPTED_INFOROM: (_COLLECT, _INFOROM),
-    nvml_errors.GPU_IS_LOST: (_COLLECT, _REBOOT, _RESEAT),
+    nvml_errors.GPU_IS_LOST: (_COLLECT, _REBOOT_THEN, _RESEAT),
     nvml_errors.RESET_REQUIRED: (_COLLECT, _RESET, _REBOOT),
 }
-OTHERWISE: tuple[Remedy, ...] = (_COLLECT, _REBOOT)
-REBOOT_REQUIRED: tuple[Remedy, ...] = (_COLLECT, _REBOOT)
-"""When the driver itself says that a reset of the GPU is not enough."""
+OTHERWISE: tuple[Remedy, ...] = (_COLLECT, _REBOOT_THEN)
+_DRAIN = Remedy(
+    Action.CHANGE_WORKLOAD,
+    "Move the jobs that use peer-to-peer traffic with this GPU away; the driver asks for no more than that now.",
+    interrupts="jobs over several GPUs that include this one",
+    confirm=_CONFIRM,
+    then=True,
+)
+
+
+def for_recovery(action: str) -> tuple[Remedy, ...]:
+    """What the driver itself asks for, in the words of nvmlDeviceGpuRecoveryAction_t (nvml.h) or of Xid 154; else a reset."""
+    action = action.lower().replace(" ", "_")
+    if "reboot" in action:
+        return (_COLLECT, _REBOOT_THEN)
+    return (_COLLECT, _DRAIN) if action == "drain_p2p" else (_COLLECT, _RESET, _REBOOT)
+
 
 FOR_PERMISSION: tuple[Remedy, ...] = (
     Remedy(
@@ -151,6 +172,7 @@ FOR_PERMISSION: tuple[Remedy, ...] = (
         "Allow the driver's nodes in the rule that was found.",
         interrupts="nothing that is already running",
         confirm=_CONFIRM,
+        then=True,
     ),
 )
 FOR_CONTAINER: tuple[Remedy, ...] = (
@@ -165,6 +187,7 @@ FOR_CONTAINER: tuple[Remedy, ...] = (
         "Recreate the container: its device rules are written anew. A restart inside of it changes nothing.",
         interrupts="this container",
         confirm=_CONFIRM,
+        then=True,
     ),
     Remedy(
         Action.CHANGE_CONFIG,
@@ -172,6 +195,7 @@ FOR_CONTAINER: tuple[Remedy, ...] = (
         "to containers through CDI.",
         run=("nvidia-ctk system create-dev-char-symlinks --create-all    # on the host, at every boot",),
         confirm=_CONFIRM,
+        then=True,
     ),
 )
 """NVIDIA Container Toolkit, "Troubleshooting": containers losing access to GPUs with "Failed to initialize NVML: Unknown Error"."""
@@ -187,13 +211,50 @@ FOR_INJECTED_LIBRARY: tuple[Remedy, ...] = (
 )
 
 
+FOR_MISSING_IN_CONTAINER: tuple[Remedy, ...] = (
+    Remedy(
+        Action.CHANGE_WORKLOAD,
+        "Start the container with the driver's libraries: NVIDIA's runtime puts them in for the capability `utility`.",
+        run=("docker run --gpus all --env NVIDIA_DRIVER_CAPABILITIES=utility,compute IMAGE nvidia-smi    # Docker",),
+        interrupts="this container",
+        confirm=_CONFIRM,
+    ),
+)
+FOR_DRIVER_CONTAINER: tuple[Remedy, ...] = (
+    Remedy(
+        Action.RESTART_SERVICE,
+        "Drain the node and restart its driver pod, which loads the module of its own libraries' version.",
+        run=("kubectl -n gpu-operator delete pod -l app=nvidia-driver-daemonset --field-selector spec.nodeName=NODE",),
+        interrupts="every process that uses a GPU of this node",
+        confirm=_CONFIRM,
+    ),
+)
+FOR_THE_HOST: tuple[Remedy, ...] = (
+    Remedy(
+        Action.NONE,
+        "The container has the host's new libraries; the host still has the old module loaded. See there what waits for a reload.",
+        run=("gpudoctor run --link driver-cuda    # on the host",),
+        confirm="the host's report",
+    ),
+)
+FOR_LOADED_DRIVER: tuple[Remedy, ...] = (
+    Remedy(
+        Action.NONE,
+        "The module is loaded: see whether this user, or a rule, may not open /dev/nvidiactl.",
+        run=("ls -lZ /dev/nvidiactl", "cat /proc/self/cgroup", "journalctl -k -b --grep 'NVRM|avc:|denied' | tail -20"),
+        confirm=_CONFIRM,
+    ),
+    _COLLECT,
+)
+
+
 def bring_the_module(version: str) -> tuple[Remedy, ...]:
     """For libraries that are newer than the module on disk: no reboot brings another module then."""
     return (
         Remedy(
             Action.NONE,
             f"Find out why no module {version} was built or installed for this kernel.",
-            run=("dkms status", "modinfo -F version nvidia", "ls /var/lib/dkms/nvidia/*/build/make.log"),
+            run=("dkms status", "modinfo -F version nvidia", "ls /var/lib/dkms/nvidia*/*/build/make.log"),
             confirm=_CONFIRM,
         ),
         Remedy(
@@ -201,11 +262,12 @@ def bring_the_module(version: str) -> tuple[Remedy, ...]:
             f"Install the module of {version} for this kernel, or take the libraries back to the module's version; then reload or reboot.",
             run=(
                 f"{LIST_INSTALLED}    # module and libraries must be of one version",
-                f"dkms install nvidia/{version}    # where DKMS has its source",
+                f"dkms install NAME/{version}    # NAME as dkms status prints it: nvidia, nvidia-srv, nvidia-current, …",
                 "modinfo -F version nvidia",
             ),
             interrupts="every process that uses a GPU of this node, at the reload",
             confirm=_CONFIRM,
+            then=True,
         ),
     )
 
@@ -213,12 +275,13 @@ def bring_the_module(version: str) -> tuple[Remedy, ...]:
 FOR_STUB: tuple[Remedy, ...] = (
     Remedy(
         Action.CHANGE_CONFIG,
-        "Remove the link to the toolkit's stub, which is for linking programs only, and let ldconfig link the driver's library.",
-        run=("ls -l $(ldconfig -p | awk '/libnvidia-ml.so.1/ {print $NF}')", "ldconfig"),
+        "Take the toolkit's stubs, which are for linking programs only, out of the loader's sight: the link that leads to one, or the line "
+        "of ld.so.conf that names their directory. ldconfig would make the link again as long as the directory is named.",
+        run=("ldconfig -p | grep libnvidia-ml", "grep -rn stubs /etc/ld.so.conf /etc/ld.so.conf.d", "ldconfig"),
         interrupts="nothing that is already running",
         confirm=confirmed_by("driver-cuda.nvml-library"),
     ),
-    *FOR_CODE[nvml_errors.LIBRARY_NOT_FOUND],
+    replace(FOR_CODE[nvml_errors.LIBRARY_NOT_FOUND][0], then=True),
 )
 FOR_HANG: tuple[Remedy, ...] = (
     _COLLECT,
@@ -228,6 +291,7 @@ FOR_HANG: tuple[Remedy, ...] = (
         run=("systemctl reboot", "systemctl reboot --force    # when the first stalls at stopping services"),
         interrupts="the whole node",
         confirm="gpudoctor run --check driver-cuda.no-stuck-task --check driver-cuda.nvml-answers",
+        then=True,
     ),
 )
 
@@ -244,6 +308,7 @@ FOR_CRASH: tuple[Remedy, ...] = (
         ),
         interrupts="nothing that is already running",
         confirm=_CONFIRM,
+        then=True,
     ),
     _REBOOT,
 )
@@ -254,7 +319,7 @@ FOR_UNLISTED: tuple[Remedy, ...] = (
         run=("journalctl -k -b --grep 'NVRM|Xid'",),
         confirm=_CONFIRM,
     ),
-    _REBOOT,
+    _REBOOT_THEN,
     _RESEAT,
 )
 FOR_COPIES: tuple[Remedy, ...] = (
@@ -274,15 +339,22 @@ FOR_COPIES: tuple[Remedy, ...] = (
         run=("ldconfig",),
         interrupts="what still loads the removed copy",
         confirm=confirmed_by("driver-cuda.nvml-library"),
+        then=True,
     ),
 )
 FOR_QUERIES: tuple[Remedy, ...] = (
     Remedy(
         Action.NONE,
-        "Ask again in a minute: a single sensor that fails once may be a passing state.",
+        "Ask again in a minute: a single sensor that fails once may be a passing state, and some boards never answer for one. Go on only "
+        "where it stays, or where the recovery action or an Xid says so.",
         run=("nvidia-smi -q | grep -E 'Unknown Error|ERR!|Recovery Action'", "journalctl -k -b --grep 'NVRM: Xid'"),
         confirm=confirmed_by("driver-cuda.queries-answered"),
     ),
     _RESET,
-    _REBOOT,
 )
+OF_RULES: dict[int, tuple[Remedy, ...]] = {
+    nvml_errors.NO_PERMISSION: FOR_PERMISSION,
+    nvml_errors.OPERATING_SYSTEM: (*FOR_PERMISSION, *FOR_CONTAINER),
+    nvml_errors.UNKNOWN: (_COLLECT, *FOR_CONTAINER),
+}
+"""For codes that a user, a container's device rules or a security module make, when nothing else is known."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.facts.raw import Absent, Answer, Question
-from gpudoctor.knowledge.driver_places import APART_DIRECTORIES, LIBRARY_DIRECTORIES
+from gpudoctor.knowledge.driver_places import APART_DIRECTORIES, LIBRARY_DIRECTORIES, LOADER_DIRECTORIES
 from gpudoctor.probes.child import Abandoned, ChildEnd, run_child
 from gpudoctor.probes.deadline import Deadline
 from gpudoctor.probes.files import LiveFiles
@@ -47,25 +47,32 @@ def _arguments(question: Question, deadline: Deadline, root: str) -> dict[str, A
     binding = importlib.util.find_spec("pynvml")
     if binding is None or binding.origin is None:
         return _failure("unavailable", "the Python module pynvml is not installed")
-    arguments: dict[str, Any] = {
+    # What NVML is to see as its root: below --root, and there below a driver container's.
+    within = f"{root.rstrip('/')}{question.arguments.get('within', '')}" or "/"
+    libraries = _libraries(root, within)
+    if not libraries:
+        said = f"libnvidia-ml.so.1 is in none of {', '.join(LIBRARY_DIRECTORIES)} below {within}"
+        return Answer(data={"init": 12, "said": said.removesuffix(" below /")})
+    return {
         **question.arguments,
         "package_path": str(WORKER.parents[2]),
         "import_paths": [str(Path(binding.origin).parent)],
         "seconds": deadline.remaining,
-        "root": root,
+        "root": within,
+        "libraries": libraries,
     }
+
+
+def _libraries(root: str, within: str) -> list[str]:
+    """What the worker is to load, the first that can be: for this node itself the loader's own search, then drivers kept apart."""
+    if within != root:
+        apart = _library_below(within, LOADER_DIRECTORIES)
+        return [apart] if apart is not None else []
     if root == "/":
-        # The loader's own search first, then the roots of drivers kept apart.
-        contained = _library_below(root, APART_DIRECTORIES)
-        arguments["libraries"] = ["libnvidia-ml.so.1", *([contained] if contained else [])]
-    else:
-        library = _library_below(root, LIBRARY_DIRECTORIES)
-        if library is None:
-            return Answer(
-                data={"init": 12, "said": f"libnvidia-ml.so.1 is in none of {', '.join(LIBRARY_DIRECTORIES)}"}
-            )
-        arguments["libraries"] = [library]
-    return arguments
+        apart = _library_below(root, APART_DIRECTORIES)
+        return ["libnvidia-ml.so.1", *([apart] if apart is not None else [])]
+    found = _library_below(root, LIBRARY_DIRECTORIES)
+    return [found] if found is not None else []
 
 
 def _library_below(root: str, directories: Sequence[str]) -> str | None:

@@ -117,6 +117,12 @@ IDENTITIES = (
         r"((?=[A-Za-z-]{0,40}\d)[A-Za-z0-9][A-Za-z0-9-]{5,})(?![\w:])",
         "serial",
     ),
+    # nvidia-smi -q -x: <serial>, <chassis_serial_number>.
+    _rule(
+        "<serial _serial",
+        r"<\w{0,40}serial\w{0,40}>\s{0,8}((?=[A-Za-z-]{0,40}\d)[A-Za-z0-9][A-Za-z0-9-]{5,})",
+        "serial",
+    ),
     _rule("s/n ata-", r"(?:\bS/N:? ?|\bATA-\d+: [^,\n]{1,80}, ?)((?=[A-Z-]{0,40}\d)[A-Z0-9][A-Z0-9-]{5,})", "serial"),
     _rule("pdi", r"\bPDI\s{0,40}[:=]\s{0,8}(0x[0-9a-fA-F]{8,})", "serial"),
     _rule("ppin", r"\bPPIN:? ?(?:0x)?([0-9a-fA-F]{8,16})\b", "serial"),
