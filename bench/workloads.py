@@ -1,7 +1,8 @@
-"""What finding the workloads of a full node costs, as multiples of A, and whether twice as many cost about twice as much.
+"""What a run over the workloads of a full node costs, as multiples of A, and whether twice as many cost about twice as much.
 
 Makes a recorded node of so many containers in a temporary folder, in the two forms there are: as gpudoctor records one, and as files of
-/proc alone, the way a node is written by hand. Measures only the facts, in the same plain environment as `make bench`.
+/proc alone, the way a node is written by hand. A whole run, every check and the report as JSON, in the same plain environment as
+`make bench`; that each container with a GPU was judged by its eBPF program is checked.
 """
 
 import argparse
@@ -29,15 +30,22 @@ PROGRAM = """
 import datetime, sys, time
 from gpudoctor.config import Config
 from gpudoctor.facts.desk import Desk
-from gpudoctor.facts.gpu_workloads import GpuWorkloads
 from gpudoctor.facts.workloads import Workloads
+from gpudoctor.registry import built_in
+from gpudoctor.reports.json import render
+from gpudoctor.run import Selection, run
 from gpudoctor.sources.opening import open_source
 started = time.perf_counter()
 desk = Desk(open_source(sys.argv[1]), Config())
-found, concerned = desk.get(Workloads), desk.get(GpuWorkloads)
-print(len(found.containers), sum(len(one.pids) for one in found), len(concerned.members), time.perf_counter() - started)
+found = desk.get(Workloads)
+now = datetime.datetime(2026, 11, 29, 12, tzinfo=datetime.timezone.utc)
+report = run(desk.raw, desk.config, built_in(), Selection(), now, desk=desk)
+whole = len(render(report))
+judged = [finding for finding in report.result("cgroup.device-rules").findings if finding.status.value == "pass"]
+print(len(found.containers), sum(len(one.pids) for one in found), len(judged), time.perf_counter() - started)
 """
 
+NODE_WITH_RULES = ROOT / "fixtures" / "nodes" / "kubernetes-pod-gpu-healthy"
 HOST, SPACES = (4026531841, 4026531836, 4026531837), 4026532000
 DEFAULTS = ("null", "zero", "full", "random", "urandom", "tty")
 LIBRARIES = (
@@ -129,10 +137,11 @@ def make_node(node: Path, size: int, form: str) -> None:
     if form == "answer":
         data = {"processes": rows, "cgroups": cgroups, "namespaces": spaces, "whole": True, "hidden": 0}
         place = node / "answers" / "processes.json"
-        place.parent.mkdir(parents=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(json.dumps({"schema": 1, "via": "/proc", "data": data}), "utf-8")
     else:
         entries += _as_files(node, rows, cgroups, spaces)
+    _write_rules(node, [_cgroup(number, sandbox=False) for number in range(size) if _has_gpu(number)])
     manifest = {
         "format": 1,
         "recorded_at": "2026-11-29T12:00:00Z",
@@ -141,6 +150,33 @@ def make_node(node: Path, size: int, form: str) -> None:
     }
     (node / "snapshot.json").write_text(json.dumps(manifest), "utf-8")
     (node / "entries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in entries), "utf-8")
+
+
+def _write_rules(node: Path, groups: list[str]) -> None:
+    """One program of systemd's for all: 500 containers of one runtime differ in nothing that it tests."""
+    program = json.loads((NODE_WITH_RULES / "answers" / "cgroup_devices.json").read_text("utf-8"))["data"]["programs"]
+    # The one that names devices of a GPU has more to test than those of containers without.
+    name = max(program, key=lambda number: len(program[number]["insns"]))
+    cgroups: dict[str, dict[str, object]] = {
+        group: {"effective": [], "attached": [], "error": None} for group in ("/sys/fs/cgroup", *_above(groups))
+    }
+    cgroups |= {
+        f"/sys/fs/cgroup{group}": {"effective": [int(name)], "attached": [int(name)], "error": None} for group in groups
+    }
+    answer = {"schema": 1, "via": "bpf(2)", "data": {"programs": {name: program[name]}, "cgroups": cgroups}}
+    place = node / "answers" / "cgroup_devices.json"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps(answer), "utf-8")
+    _write(
+        node,
+        "/proc/1/mountinfo",
+        "25 23 0:22 / /sys rw - sysfs sysfs rw\n30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+    )
+
+
+def _above(groups: list[str]) -> list[str]:
+    parents = {parent for group in groups for parent in (group.rpartition("/")[0], "/kubepods.slice")}
+    return [f"/sys/fs/cgroup{parent}" for parent in sorted({*parents, "/kubepods.slice/kubepods-burstable.slice"})]
 
 
 def _as_files(
@@ -189,7 +225,7 @@ def _config(number: int, *, sandbox: bool) -> dict[str, object]:
     capabilities = [f"CAP_{name}" for name in ("CHOWN", "KILL", "SETGID", "SETUID", "NET_RAW", "MKNOD", "SYS_CHROOT")]
     mounts = [{"destination": f"/etc/some/file{at}", "type": "bind", "source": f"/var/lib/kubelet/pods/{_uid(number)}/v{at}"}
               for at in range(20)]  # fmt: skip
-    nodes = [("nvidia0", 195, number % 8), ("nvidiactl", 195, 255), ("nvidia-uvm", 508, 0)] if given else []
+    nodes = [("nvidia1", 195, 1), ("nvidiactl", 195, 255), ("nvidia-uvm", 506, 0)] if given else []
     return {
         "ociVersion": "1.2.1",
         "process": {
@@ -241,7 +277,7 @@ def _dev(pid: int, number: int) -> Iterator[dict[str, object]]:
     if not _has_gpu(number):
         yield {"path": f"{folder}/nvidiactl", "error": "ENOENT"}
         return
-    for name, major, minor in (("nvidia0", 195, number % 8), ("nvidiactl", 195, 255), ("nvidia-uvm", 508, 0)):
+    for name, major, minor in (("nvidia1", 195, 1), ("nvidiactl", 195, 255), ("nvidia-uvm", 506, 0)):
         yield {
             "path": f"{folder}/{name}",
             "type": "char",

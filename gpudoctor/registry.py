@@ -28,6 +28,8 @@ CHECK_MODULES = (
     "persistence",
     "platforms",
     "profile",
+    "cgroup_rules",
+    "workloads",
 )
 """The modules of `gpudoctor.checks`. Written down because listing a folder costs more than it gives at start-up."""
 

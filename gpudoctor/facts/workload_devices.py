@@ -90,18 +90,20 @@ class WorkloadDevices(Fact, frozen=True):
 
     @classmethod
     def gather(cls, desk: Desk) -> "WorkloadDevices | Unread":
-        """One look into each /dev, all in one child; one list of mounts each."""
+        """Those of every container and job that is looked into."""
         workloads = desk.get(Workloads)
         if isinstance(workloads, Unread):
             return workloads
-        wanted = looked_into(workloads)
-        folders = {one.key: f"/proc/{one.pid}/root/dev" for one in wanted}
-        names = (*SHARED_NAMES, *(f"nvidia{minor}" for minor in _minors(desk)))
-        seen = desk.raw.look_blocking(tuple(folders.values()), begin="nvidia", names=names)
-        below = _below(desk.raw, seen)
-        return cls(
-            by_key={one.key: _devices(desk.raw, one, seen[folders[one.key]], below) for one in wanted},
-        )
+        return cls(by_key=devices_of(desk, looked_into(workloads)))
+
+
+def devices_of(desk: Desk, wanted: Iterable[Workload]) -> dict[str, Devices | Absent | Unread]:
+    """What workloads have by key, as their leading processes see it: one look into each /dev, all in one child; one list of mounts each."""
+    folders = {one.key: (one, f"/proc/{one.pid}/root/dev") for one in wanted}
+    names = (*SHARED_NAMES, *(f"nvidia{minor}" for minor in _minors(desk)))
+    seen = desk.raw.look_blocking(tuple(folder for _, folder in folders.values()), begin="nvidia", names=names)
+    below = _below(desk.raw, seen)
+    return {key: _devices(desk.raw, one, seen[folder], below) for key, (one, folder) in folders.items()}
 
 
 def looked_into(workloads: Workloads) -> tuple[Workload, ...]:

@@ -24,7 +24,7 @@ from gpudoctor.facts.gpu_variables import (
 )
 from gpudoctor.facts.mounts import Mounts
 from gpudoctor.facts.oci_config import DockerContainer, OciConfig
-from gpudoctor.facts.raw import Absent, TextFile
+from gpudoctor.facts.raw import Absent, Raw, TextFile
 from gpudoctor.facts.workload import Workload
 from gpudoctor.facts.workload_devices import Devices, WorkloadDevices, is_job, looked_into
 from gpudoctor.facts.workloads import Workloads
@@ -90,15 +90,21 @@ class WorkloadWishes(Fact, frozen=True):
 
     @classmethod
     def gather(cls, desk: Desk) -> "WorkloadWishes | Unread":
-        """The environment of each leading process, of which only variables about GPUs are kept, all in one child."""
+        """Those of every container and job that is looked into."""
         workloads, devices = desk.get(Workloads), desk.get(WorkloadDevices)
         if isinstance(workloads, Unread):
             return workloads
-        wanted = looked_into(workloads)
-        paths = {one.key: f"/proc/{one.pid}/environ" for one in wanted}
-        files = desk.raw.read_blocking(tuple(paths.values()), keep=KEEP)
         inside = devices.by_key if isinstance(devices, WorkloadDevices) else {}
-        return cls(by_key={one.key: _wishes(one, files[paths[one.key]], inside.get(one.key)) for one in wanted})
+        return cls(by_key=wishes_of(desk.raw, looked_into(workloads), inside))
+
+
+def wishes_of(
+    raw: Raw, wanted: Iterable[Workload], inside: Mapping[str, Devices | Absent | Unread]
+) -> dict[str, Wishes]:
+    """The wishes by key: each leading process's environment, of which only variables about GPUs are kept, all in one child."""
+    paths = {one.key: (one, f"/proc/{one.pid}/environ") for one in wanted}
+    files = raw.read_blocking(tuple(path for _, path in paths.values()), keep=KEEP)
+    return {key: _wishes(one, files[path], inside.get(key)) for key, (one, path) in paths.items()}
 
 
 def _wishes(one: Workload, environ: TextFile | Absent | Unread, devices: Devices | Absent | Unread | None) -> Wishes:

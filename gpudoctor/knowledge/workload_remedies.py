@@ -59,7 +59,7 @@ def by_device_options(check_id: str) -> Remedy:
     """The nodes one by one, for engines without CDI."""
     return Remedy(
         Action.CHANGE_WORKLOAD,
-        "Or give it each node by an option of its own, which allows it too; a mount (-v) does not: --device /dev/nvidiactl "
+        "Give it each node by an option of its own, which allows it too; a mount (-v) does not: --device /dev/nvidiactl "
         "--device /dev/nvidia-uvm --device /dev/nvidia0.",
         interrupts="this container: it must be created anew",
         confirm=confirmed(check_id),
@@ -81,7 +81,7 @@ def newer_runc(check_id: str) -> Remedy:
     """runc that lists all devices."""
     return Remedy(
         Action.INSTALL_PACKAGE,
-        "Or update runc to 1.2 or later, which tells systemd of all devices, links or not.",
+        "Update runc to 1.2 or later, which tells systemd of all devices, links or not.",
         run=("runc --version",),
         interrupts="nothing that runs: containers started afterwards use it",
         confirm=confirmed(check_id),
@@ -152,7 +152,7 @@ def node_mode(check_id: str) -> Remedy:
     """The driver's own option, which its tools follow."""
     return Remedy(
         Action.CHANGE_CONFIG,
-        "Or let everybody use the GPUs of this node: the module option NVreg_DeviceFileMode=0666, in octal with a leading zero. It "
+        "Let everybody use the GPUs of this node: the module option NVreg_DeviceFileMode=0666, in octal with a leading zero. It "
         "counts once the driver is loaded anew.",
         run=("grep -rn DeviceFile /etc/modprobe.d /proc/driver/nvidia/params",),
         interrupts="nothing until the driver is loaded anew, then every process that uses a GPU of this node",
