@@ -518,7 +518,7 @@ def test_a_key_that_is_cut_off_hides_nothing_else(tmp_path: Path) -> None:
 
 
 _IDENTITY = re.compile(
-    rb"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|(?:GPU|MIG)-[0-9a-f-]{36}|\bNVreg_\w+(?:=\d+)?|(?<![:\w.])\d+\.\d+\.\d+-[\w.+~-]+"
+    rb"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|(?:GPU|MIG)-[0-9a-f-]{36}|\bNVreg_\w+(?:=\d+)?|(?<![:\w.-])\d+\.\d+\.\d+-[\w.+~-]+"
     rb"|\b(?:NVIDIA|CUDA)_[A-Z_]+=[^\s\"\\\0]+|Xid \(PCI:\S+ \d+|\b(?:10|192\.168|127)\.\d+\.\d+\.\d+\b|\b\d{3}\.\d{2,3}(?:\.\d\d)?\b"
     rb'|"m(?:ajor|inor)": \d+|^ *\d+ nvidia[\w-]*$',
     re.MULTILINE | re.IGNORECASE,
