@@ -12,7 +12,7 @@ DEV_READY := $(VENV)/ready-to-develop
 SICK_NODE := fixtures/nodes/nouveau-and-broken-daemon-json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check format golden test-vm bench score screenshots wheel clean
+.PHONY: help run test lint check format golden test-vm test-vm-systemd bench score screenshots wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | column -t -s @ 2>/dev/null || sed -n 's/^\([a-z-]*\):.*## /  \1: /p' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ golden: $(DEV_READY) ## rewrite the golden files, to be read in the diff
 
 test-vm: $(DEV_READY) ## run the tests that boot a kernel in a virtual machine
 	$(BIN)/python -m pytest -m vm tests/vm $(PYTEST_ARGS)
+
+test-vm-systemd: $(DEV_READY) ## run the tests that boot systemd with containers in a virtual machine
+	$(BIN)/python -m pytest -m vm_systemd tests/vm_systemd $(PYTEST_ARGS)
 
 bench: $(RUN_READY) ## measure speed and memory against their limits; ARGS=--profile lists the dearest imports
 	$(BIN)/python bench/run.py $(ARGS)

@@ -11,10 +11,8 @@ from gpudoctor.exits import ExitCode
 
 FORMATS = ("terminal", "json", "html", "line", "markdown", "nagios", "node-exporter", "npd")
 LISTING_FORMATS = ("terminal", "json")
-"""Forms of what is no report: the catalogue and its explanations."""
-EXIT_CODES = (
-    "exit codes of run: 0 all well, 1 something deserves attention, 2 a link is broken, 3 could not tell or bad usage"
-)
+"""Forms of what is no report: traces, the catalogue and its explanations."""
+EXIT_CODES = "exit codes of run and trace: 0 all well, 1 something deserves attention, 2 a link is broken, 3 could not tell or bad usage"
 
 ROOT_HELP = "this node, its proc, sys and dev being below DIR"
 
@@ -40,7 +38,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         return _top().parse_args(words)
     name = words.pop(0)
     parser = _Parser(
-        prog=f"gpudoctor {name}", description=COMMANDS[name][0], epilog=EXIT_CODES if name == "run" else None
+        prog=f"gpudoctor {name}", description=COMMANDS[name][0], epilog=EXIT_CODES if name in ("run", "trace") else None
     )
     COMMANDS[name][1](parser)
     options = parser.parse_args(words)
@@ -169,7 +167,19 @@ def _explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=LISTING_FORMATS, default="terminal")
 
 
+def _trace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        help="pid:N, docker:NAME, containerd:ID, crio:ID, podman:NAME, pod:NAMESPACE/NAME or slurm:JOB; container:ID for any other",
+    )
+    _source_options(parser)
+    parser.add_argument("--format", choices=LISTING_FORMATS, default="terminal", help="what stdout shows")
+    _look_options(parser)
+
+
 def _schema(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--of", choices=("report", "trace"), default="report", help="of which output (default report)")
     parser.add_argument("--format", choices=("json",), default="json")
 
 
@@ -179,6 +189,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "render": ("show a saved report in another form", _render),
     "checks": ("list the checks", _checks),
     "explain": ("what a check asks, why, and what it is confused with", _explain),
-    "schema": ("the JSON Schema of the report", _schema),
+    "trace": ("why one container, pod, job or process can or cannot use its GPU", _trace),
+    "schema": ("the JSON Schema of the report, or of a trace", _schema),
 }
 """Each command's purpose and what adds its options."""

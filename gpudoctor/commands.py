@@ -119,11 +119,30 @@ def explain_command(options: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
+def trace_command(options: argparse.Namespace) -> int:
+    """`gpudoctor trace`."""
+    from gpudoctor.trace_run import trace
+
+    registry = built_in()
+    raw, config, now = _source(options, registry)
+    traced = trace(raw, config, registry, options.target, now)
+    if options.format == "json":
+        from gpudoctor.reports import json
+
+        _say(json.render(traced))
+    else:
+        from gpudoctor.reports.look import Look
+        from gpudoctor.reports.trace_terminal import render
+
+        _say(render(traced, Look.chosen(options, sys.stdout, file=False)))
+    return traced.exit_code
+
+
 def schema_command(options: argparse.Namespace) -> int:
     """`gpudoctor schema`."""
-    from gpudoctor.report import json_schema
+    from gpudoctor import report, trace
 
-    _print_json(json_schema())
+    _print_json(trace.json_schema() if options.of == "trace" else report.json_schema())
     return ExitCode.OK
 
 
@@ -146,6 +165,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "render": render_command,
     "checks": checks_command,
     "explain": explain_command,
+    "trace": trace_command,
     "schema": schema_command,
 }
 

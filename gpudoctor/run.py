@@ -51,14 +51,16 @@ def run(
     selection: Selection,
     now: datetime.datetime,
     durations: dict[str, float] | None = None,
+    desk: Desk | None = None,
 ) -> Report:
     """Run the selected checks, and those they need, over a source. `now` is the run's, or the recording's time.
 
-    `durations` takes the seconds that reading each fact took, what it asked for in turn included.
+    `durations` takes the seconds that reading each fact took, what it asked for in turn included. `desk` is one of the same source that
+    somebody has read facts from already.
     """
     started = time.monotonic()
     wanted = selection.wanted(registry)
-    desk = Desk(raw, config, time.monotonic)
+    desk = Desk(raw, config, time.monotonic) if desk is None else desk
     if durations is not None:
         desk.durations = durations
     outcomes = run_checks(registry, desk, _with_needed(wanted, registry), now.date())

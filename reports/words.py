@@ -2,9 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gpudoctor.report import Finding, Overall, Report
 from gpudoctor.verdicts import Evidence, Status
+
+if TYPE_CHECKING:
+    from gpudoctor.trace import Trace
 
 # What a terminal would act upon: C0 and C1 controls, and the marks that reorder text.
 _CONTROLS = re.compile(
@@ -38,6 +42,19 @@ def headline(report: Report) -> str:
             )
         case Overall.PASS:
             return f"{counted(sum(result.status is Status.PASS for result in report.results), 'check')} passed"
+
+
+def who_and_when(report: "Report | Trace") -> tuple[str | None, ...]:
+    """The heading of a page: by whom, which node, and when."""
+    node = report.node
+    return (
+        f"gpudoctor {report.tool.version}",
+        node.hostname or "unnamed node",
+        node.os,
+        node.kernel and f"kernel {node.kernel}",
+        node.driver_version and f"driver {node.driver_version}",
+        f"{node.source} {report.started_at}",
+    )
 
 
 def counted(number: int, word: str) -> str:
