@@ -147,24 +147,30 @@ def _short(one: GpuWorkload, unit: str) -> str:
 def _remedies_for(kind: Denial, denied: Sequence[Denied], one: GpuWorkload) -> tuple[Remedy, ...]:
     """Of what was lost a new start is the cure; what was never given must be given."""
     again = remedies.start_anew(one.workload, RULES)
+    if one.workload.engine == "slurm" and kind is Denial.BY_SYSTEMD:
+        return remedies.unit_of_jobs(one.workload, RULES), remedies.start_anew(one.workload, RULES, then=True)
+    if one.workload.engine == "slurm":
+        return (again,)
     if kind is Denial.BY_SYSTEMD:
         told = any(node.told_by for node in denied)
-        return (again, *_against_reloads(RULES, by_config=told))
+        return (again, *_against_reloads(one, RULES, by_config=told))
     if kind in (Denial.TAKEN, Denial.UNCLEAR):
         return again, remedies.by_cdi(RULES)
     if kind is Denial.HOOK:
-        return again, remedies.by_cdi(RULES), remedies.no_cgroups(RULES)
+        # Started anew, a toolkit that leaves these rules out leaves them out again (NVIDIA/nvidia-container-toolkit#1740).
+        return remedies.by_cdi(RULES), remedies.no_cgroups(RULES), again
     if kind is Denial.NO_CGROUPS:
         later = remedies.start_anew(one.workload, RULES, then=True)
         return remedies.no_cgroups(RULES), later, remedies.by_cdi(RULES)
     return remedies.by_cdi(RULES), remedies.by_device_options(RULES)
 
 
-def _against_reloads(check_id: str, *, by_config: bool) -> tuple[Remedy, ...]:
+def _against_reloads(one: GpuWorkload, check_id: str, *, by_config: bool) -> tuple[Remedy, ...]:
     """What keeps devices at a reload: the runtime must list what it knows of, and must know of what was added behind it."""
+    without_systemd = (remedies.cgroupfs(check_id),) if one.workload.engine == "docker" else ()
     if by_config:
-        return remedies.links(check_id), remedies.newer_runc(check_id), remedies.cgroupfs(check_id)
-    return remedies.by_cdi(check_id), remedies.cgroupfs(check_id)
+        return (remedies.links(check_id), remedies.newer_runc(check_id), *without_systemd)
+    return (remedies.by_cdi(check_id), *without_systemd)
 
 
 @check(SURVIVES, link=Link.CGROUP, over=GpuWorkloads, title="Every workload keeps its GPUs at the next daemon-reload")
@@ -215,7 +221,7 @@ def _lost(one: GpuWorkload, accesses: Accesses, unit: DeviceUnit, lost: tuple[No
     them = "it" if len(lost) == 1 else "them"
     summary = f"{one.workload.title} loses {_named(lost)} at the next daemon-reload: {_short(one, unit.unit)} does not list {them}"
     evidence = tuple(dict.fromkeys((*unit.cite("policy", "lines"), *told, *accesses.cite(lost))))
-    steps = _against_reloads(SURVIVES, by_config=bool(told))
+    steps = _against_reloads(one, SURVIVES, by_config=bool(told))
     if told:
         steps = (steps[0], remedies.start_anew(one.workload, SURVIVES, then=True), *steps[1:])
     cause = "left-out-by-runtime" if told else "added-behind-systemd"

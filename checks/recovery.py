@@ -5,11 +5,14 @@ from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.nvml_device import FieldError, NvmlDevice
 from gpudoctor.facts.nvml_surroundings import NvmlSurroundings
 from gpudoctor.facts.pci import PciGpu, PciGpus
+from gpudoctor.facts.raw import decimal
 from gpudoctor.knowledge.nvml_remedies import confirming, for_recovery
 from gpudoctor.registry import check
 from gpudoctor.verdicts import Breaks, Fail, NotApplicable, Pass, Unknown, Unread, Verdict, Verdicts, Why
 
 RECOVERY = "driver-cuda.recovery-action"
+FIRST_BRANCH = 565
+"""The first branch whose nvidia-smi -q has a GPU Recovery Action."""
 ACTION, RESET = "recovery_action", "reset_required"
 
 
@@ -32,10 +35,10 @@ def recovery_action(gpus: PciGpus, nvml: Nvml, around: NvmlSurroundings) -> Verd
         if device is None or device.error is not None:
             yield NotApplicable(gpu, "NVML does not answer for it")
         else:
-            yield _judge(gpu, device, around)
+            yield _judge(gpu, device, around, nvml.driver_version or "")
 
 
-def _judge(gpu: PciGpu, device: NvmlDevice, around: NvmlSurroundings) -> Verdict:
+def _judge(gpu: PciGpu, device: NvmlDevice, around: NvmlSurroundings, driver: str) -> Verdict:
     action, reset = device.field(ACTION), device.field(RESET)
     asked = device.recovery or ("gpu_reset" if reset is True else "")
     if asked:
@@ -48,7 +51,10 @@ def _judge(gpu: PciGpu, device: NvmlDevice, around: NvmlSurroundings) -> Verdict
         )
     if action == "none" or reset is False:
         return Pass(gpu, "none is asked for", (device.evidence(ACTION if action == "none" else RESET),))
-    if isinstance(device.fields.get(ACTION), FieldError):
-        return NotApplicable(gpu, "this driver tells of none", (device.evidence(ACTION),))
+    if not device.fields:
+        return NotApplicable(gpu, "nothing beyond its identity was asked")
+    branch = decimal(driver.partition(".")[0])
+    if isinstance(device.fields.get(ACTION), FieldError) or (branch is not None and branch < FIRST_BRANCH):
+        return NotApplicable(gpu, "this driver tells of none", device.cite("uuid"))
     assert isinstance(action, Unread), "an answer is none, an action or no word of nvml.h's"
     return Unknown(gpu, Why.NOT_ANSWERED, action.detail)

@@ -92,10 +92,26 @@ def cgroupfs(check_id: str) -> Remedy:
     """Keep systemd out of containers' cgroups: for docker alone, a kubelet must use the same driver as its runtime."""
     return Remedy(
         Action.CHANGE_CONFIG,
-        'Or let docker manage cgroups without systemd: "exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json. Not '
+        'Let docker manage cgroups without systemd: "exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json. Not '
         "on a node of Kubernetes, where kubelet and runtime must agree.",
         run=("systemctl restart docker",),
         interrupts="every container of docker, unless live-restore is on",
+        confirm=confirmed(check_id),
+    )
+
+
+def unit_of_jobs(one: Workload, check_id: str) -> Remedy:
+    """Slurm allows a job's devices by a program of its own; a policy of the unit above forbids what that allows."""
+    return Remedy(
+        Action.CHANGE_CONFIG,
+        "Take DevicePolicy= and DeviceAllow= out of the drop-ins of the unit that jobs run in: Slurm limits each job to its own GPUs by "
+        "itself (ConstrainDevices). The reload that this takes can cost containers their GPUs: ask first who would lose them.",
+        run=(
+            f"systemctl cat {one.unit or 'slurmstepd.scope'}    # shows the drop-ins",
+            "gpudoctor run --check cgroup.survives-reload",
+            "systemctl daemon-reload",
+        ),
+        interrupts="containers that do not survive a daemon-reload",
         confirm=confirmed(check_id),
     )
 
