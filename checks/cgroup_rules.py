@@ -114,7 +114,7 @@ def _denied(one: GpuWorkload, accesses: Accesses, around: Around, reloads: Syste
 
 
 _WORDS = {
-    Denial.BY_SYSTEMD: "may no longer open {nodes}: systemd applied its own list of devices (daemon-reload), without {them}",
+    Denial.BY_SYSTEMD: "may not open {nodes}: systemd's own list of devices, which it applies at a daemon-reload, lacks {them}",
     Denial.TAKEN: "may no longer open {nodes}: its configuration gives {them}, but the rules of its cgroup were changed since",
     Denial.READ_ONLY: "may only read {nodes}: programs open {them} for reading and writing",
     Denial.WRITE_ONLY: "may only write {nodes}: programs open {them} for reading and writing",

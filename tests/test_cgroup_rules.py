@@ -141,8 +141,8 @@ def test_what_systemd_took_is_told_with_unit_reload_and_cure() -> None:
     )
     found = node.says(RULES)
     assert found.summary == (
-        f"docker:{KEY} may no longer open /dev/nvidia0 (195:0), /dev/nvidiactl (195:255), /dev/nvidia-uvm (507:0): systemd applied its "
-        f"own list of devices (daemon-reload), without them (unit docker-{KEY}.scope)"
+        f"docker:{KEY} may not open /dev/nvidia0 (195:0), /dev/nvidiactl (195:255), /dev/nvidia-uvm (507:0): systemd's own list of "
+        f"devices, which it applies at a daemon-reload, lacks them (unit docker-{KEY}.scope)"
     )
     assert "program sd_devices #41 denies char 195:0 rw" in cited(found)
     assert "linux.resources.devices: allow c 195:0 rw" in cited(found)

@@ -25,6 +25,8 @@ CONTAINERD_STATES = (
     "/var/snap/microk8s/common/run/containerd",
     "/var/snap/docker/current/run/docker/containerd/daemon",
 )
+STORAGE_DRIVERS = ("overlay", "vfs")
+"""containers-storage.conf(5), driver: the one that is used, and the one for file systems that cannot overlay; others are rare."""
 STORAGES = ("/run/containers/storage", "/var/lib/containers/storage")
 """CRI-O keeps the configuration of a running container in the first, podman in the second."""
 DOCKER_ROOTS = ("/var/lib/docker", "/var/snap/docker/common/var-lib-docker")
@@ -117,8 +119,8 @@ class Cabinet:
     def _in_storage(self, container: str, user: int | None) -> Files:
         places = [f"/run/user/{user}/containers"] if user else list(STORAGES)
         config: OciConfig | Absent | Unread = Absent(places[0])
-        for place in places:
-            found = parse_config(self._raw.read(f"{place}/overlay-containers/{container}/userdata/config.json"))
+        for place in (f"{place}/{driver}-containers" for place in places for driver in STORAGE_DRIVERS):
+            found = parse_config(self._raw.read(f"{place}/{container}/userdata/config.json"))
             if isinstance(found, OciConfig) or (isinstance(found, Unread) and not isinstance(config, Unread)):
                 config = found
             if isinstance(found, OciConfig):

@@ -46,7 +46,8 @@ class OciConfig(Citable, frozen=True):
     """What of a container's configuration has to do with GPUs.
 
     `nodes` are NVIDIA's among the devices, `requests` the CDI names in annotations, `plugin_devices` those asked for by mounts below
-    /var/run/nvidia-container-devices, `libraries` the driver's that are to be mounted, `annotations` those that name the container.
+    /var/run/nvidia-container-devices, `libraries` the driver's that are to be mounted, `mounted` where all of
+    the driver's mounts are to appear, `annotations` those that name the container.
     """
 
     path: str
@@ -54,6 +55,7 @@ class OciConfig(Citable, frozen=True):
     nodes: tuple[OciDevice, ...]
     rules: tuple[OciRule, ...]
     libraries: tuple[MountedLibrary, ...]
+    mounted: frozenset[str]
     plugin_devices: tuple[str, ...]
     requests: tuple[str, ...]
     hooks: tuple[str, ...]
@@ -139,6 +141,7 @@ def parse_config(file: TextFile | Absent | Unread) -> OciConfig | Absent | Unrea
         libraries=tuple(
             library for mount in mounts if (library := is_library(mount.destination, mount.source)) is not None
         ),
+        mounted=frozenset(mount.destination for mount in mounts),
         plugin_devices=tuple(asked),
         requests=tuple(_requests(annotations)),
         hooks=hooks,

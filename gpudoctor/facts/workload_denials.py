@@ -86,14 +86,17 @@ def _taken(one: GpuWorkload, node: NodeAccess, rules: CgroupRules, around: Aroun
     if _by_systemds_program(rules, node.asked):
         return Denied(node, Denial.BY_SYSTEMD, told_by=by_config)
     listed = isinstance(rules.listed, DeviceList) and not rules.listed.allows(node.asked)
-    given = bool(by_config) or (_hooked(one, config) and not around.no_cgroups)
+    given = bool(by_config) or (_hooked(one, node, config) and not around.no_cgroups)
     if listed and given and isinstance(around.unit, DeviceUnit) and around.unit.keeps(node.asked) is False:
         return Denied(node, Denial.BY_SYSTEMD, told_by=(*by_config, *around.unit.cite("policy", "lines")))
     return Denied(node, Denial.TAKEN, told_by=by_config) if by_config else None
 
 
-def _hooked(one: GpuWorkload, config: OciConfig | None) -> bool:
-    return config is not None and config.legacy_hook and one.asked
+def _hooked(one: GpuWorkload, node: NodeAccess, config: OciConfig | None) -> bool:
+    """Whether the toolkit's hook gave it: one that is configured and mounted the node, for no mount of the configuration did."""
+    if config is None or not config.legacy_hook:
+        return False
+    return one.asked or (node.node.bound and node.node.path not in config.mounted)
 
 
 def _partly(node: NodeAccess, accesses: Accesses, rules: CgroupRules, config: OciConfig | None) -> Denied | None:
@@ -112,7 +115,7 @@ def _partly(node: NodeAccess, accesses: Accesses, rules: CgroupRules, config: Oc
 def _never(one: GpuWorkload, node: NodeAccess, config: OciConfig | None, around: Around) -> Denied:
     if config is None:
         return Denied(node, Denial.UNCLEAR)
-    if _hooked(one, config):
+    if _hooked(one, node, config):
         kind = Denial.NO_CGROUPS if around.no_cgroups else Denial.HOOK
         return Denied(node, kind, told_by=(*around.no_cgroups, *config.cite("hooks")))
     return Denied(node, Denial.MOUNTED if node.node.bound else Denial.NEVER, told_by=(_told(config, node.asked),))
