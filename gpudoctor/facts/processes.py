@@ -151,7 +151,11 @@ def _from_files(raw: Raw) -> _Seen | Unread:
     listing = raw.listing("/proc")
     if isinstance(listing, Unread):
         return listing
-    pids = [] if isinstance(listing, Absent) else sorted(int(name) for name in listing.names if name.isdecimal())
+    pids = (
+        []
+        if isinstance(listing, Absent)
+        else sorted(pid for name in listing.names if (pid := decimal(name)) is not None)
+    )
     if not pids:
         return Unread(Why.NOT_RECORDED, "/proc", "no process was recorded")
     texts: dict[str, int] = {}
