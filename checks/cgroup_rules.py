@@ -11,6 +11,7 @@ from gpudoctor.facts.toolkit_cgroups import ToolkitCgroups
 from gpudoctor.facts.unit_devices import DeviceUnit, UnitDevices
 from gpudoctor.facts.workload_access import Accesses, NodeAccess, WorkloadAccess
 from gpudoctor.facts.workload_denials import Around, Denial, Denied, given_by_config, why_denied
+from gpudoctor.facts.workload_requests import meant
 from gpudoctor.knowledge import workload_remedies as remedies
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
@@ -64,7 +65,7 @@ def _judgeable(one: GpuWorkload, access: WorkloadAccess) -> Accesses | Verdict:
     if not accesses.nodes and accesses.unjudged is None:
         unseen = one.devices.unseen
         return unseen.about(one) if unseen else _no_node(one)
-    if accesses.selective and not one.asked:
+    if accesses.selective and not meant(one):
         reason = f"{title} sees the node's own /dev, and nobody gave it a GPU"
         return NotApplicable(one, reason, one.devices.cite("nodes"))
     return accesses
@@ -162,6 +163,8 @@ def _remedies_for(kind: Denial, denied: Sequence[Denied], one: GpuWorkload) -> t
     if kind is Denial.NO_CGROUPS:
         later = remedies.start_anew(one.workload, RULES, then=True)
         return remedies.no_cgroups(RULES), later, remedies.by_cdi(RULES)
+    if one.workload.pod is not None:
+        return remedies.by_cdi(RULES), remedies.through_plugin(RULES)
     return remedies.by_cdi(RULES), remedies.by_device_options(RULES)
 
 

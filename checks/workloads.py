@@ -12,6 +12,7 @@ from gpudoctor.facts.gpu_variables import CUDA_VISIBLE, VISIBLE
 from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.leftovers import Leftover, Leftovers, Remains
+from gpudoctor.facts.oci_config import OciConfig
 from gpudoctor.facts.platform import PlatformGpu
 from gpudoctor.facts.raw import Absent
 from gpudoctor.facts.tasks import Tasks
@@ -88,11 +89,12 @@ def nodes_inside(
 
 def _nobody_asked(one: GpuWorkload, devices: Devices) -> NotApplicable | None:
     """Why there is nothing to expect of it; what it was given, if only by its image's wish, must be right all the same."""
-    if meant(one) or (devices.minors and not is_selective(one, devices)):
+    if meant(one) or (devices.minors and not is_selective(one, devices) and not _by_privilege(one)):
         return None
     title, said = one.workload.title, tuple(wish.evidence for wish in one.wishes.wishes)
     if devices.minors:
-        return NotApplicable(one, f"{title} sees the node's own /dev; nobody asked for a GPU", devices.cite("nodes"))
+        whose = "the nodes of when it started, being privileged" if _by_privilege(one) else "the node's own /dev"
+        return NotApplicable(one, f"{title} sees {whose}; nobody asked for a GPU", devices.cite("nodes"))
     if one.only_image:
         reason = f"{VISIBLE}=all is set, as images of CUDA do; no engine was asked, and the variable alone gives no GPU"
         return NotApplicable(one, f"{title}: {reason}", said)
@@ -100,6 +102,12 @@ def _nobody_asked(one: GpuWorkload, devices: Devices) -> NotApplicable | None:
         reason = f"names in {VISIBLE} or {CUDA_VISIBLE}, or libraries, give no GPU; no engine was asked for one"
         return NotApplicable(one, f"{title}: {reason}", said)
     return NotApplicable(one, f"{title} asked for no GPU")
+
+
+def _by_privilege(one: GpuWorkload) -> bool:
+    """Whether it has all devices of the host for another reason: privileged, or set apart by no engine (a sandbox of the desktop)."""
+    config = one.workload.config
+    return (isinstance(config, OciConfig) and config.allows_everything) or not one.workload.engine
 
 
 _OF_NUMBERS = (NodeTrouble.NOT_THAT_GPU, NodeTrouble.NO_SUCH_GPU, NodeTrouble.OLD_MAJOR)

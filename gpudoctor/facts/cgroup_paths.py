@@ -255,6 +255,10 @@ _WEIGHT = {
 }
 
 
+PATH_MAX = 4096
+"""No path of the kernel's is longer (include/uapi/linux/limits.h)."""
+
+
 def parse_groups(text: str) -> Groups:
     """The lines of /proc/PID/cgroup: `hierarchy:controllers:path` (cgroups(7))."""
     unified: str | None = None
@@ -262,7 +266,7 @@ def parse_groups(text: str) -> Groups:
     for line in text.split("\n"):
         number, _, rest = line.partition(":")
         names, colon, path = rest.partition(":")
-        if not colon or not path.startswith("/"):
+        if not colon or not path.startswith("/") or len(path) > PATH_MAX:
             continue
         if number == "0" and not names:
             unified = path

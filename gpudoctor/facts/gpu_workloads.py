@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from gpudoctor.facts.desk import Citable, Desk, Population, Reading
 from gpudoctor.facts.driver import DriverGpu, DriverGpus
+from gpudoctor.facts.gpu_variables import Variables
 from gpudoctor.facts.raw import Absent
 from gpudoctor.facts.workload import Workload
 from gpudoctor.facts.workload_devices import Devices, WorkloadDevices
@@ -50,6 +51,9 @@ class GpuWorkload(Citable, frozen=True):
     def unseen(self) -> Unread | None:
         """Why it is not known whether it concerns GPUs at all: what it was started with and what it has are both hidden."""
         unread = self.wishes.unread
+        if self.has_gpu is False and isinstance(self.wishes.variables, Variables):
+            # Its environment asks for none and its /dev has none: what its engine keeps of it can tell no more.
+            return None
         return unread[0] if unread and not self.wishes.wishes and self.has_gpu is not True else None
 
 

@@ -4,6 +4,7 @@ Sources: opencontainers/runtime-spec config.md and config-linux.md; CDI SPEC.md 
 v1.20.0 internal/modifier (hooks, /var/run/nvidia-container-devices); moby api/types/container HostConfig.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -166,10 +167,15 @@ def _base(path: str) -> str:
 
 
 def _requests(annotations: Mapping[str, str]) -> Iterable[str]:
-    """The devices that annotations ask for, comma separated (CDI SPEC.md; cdi.ParseAnnotations)."""
+    """The GPUs that annotations ask for, comma separated (CDI SPEC.md; cdi.ParseAnnotations)."""
     for name, value in annotations.items():
         if name.startswith(CDI_ANNOTATIONS):
-            yield from (word.strip() for word in value.split(",") if word.strip())
+            yield from (word for word in map(str.strip, value.split(",")) if _OF_GPUS.match(word))
+
+
+# nvidia.com/gpu of nvidia-ctk, k8s.device-plugin.nvidia.com/gpu, management.nvidia.com/gpu, nvidia.com/mig-1g.10gb, and the DRA driver's
+# k8s.gpu.nvidia.com/device; nvidia.com/imex-channel, nvidia.com/gds and other vendors' devices are no GPU.
+_OF_GPUS = re.compile(r"(?:[\w.-]+\.)?nvidia\.com/(?:p?gpu|mig[\w.-]*)=|k8s\.gpu\.nvidia\.com/(?:device|claim)=")
 
 
 # Annotations that name a container: containerd internal/cri/annotations, cri-o pkg/annotations, kubelet pkg/kubelet/types labels,

@@ -218,7 +218,7 @@ class _Reader:
 
     def _line(self, value: str) -> AllowLine:
         """`DEVICE [ACCESS]`; without letters all of r, w and m (config_parse_device_allow in src/core/load-fragment.c)."""
-        device, _, letters = value.strip('"').partition(" ")
+        device, letters, *_ = *value.strip('"').split(None, 1), "", ""
         access = Access(0)
         for letter in letters.strip() or "rwm":
             access |= LETTERS.get(letter, Access(0))

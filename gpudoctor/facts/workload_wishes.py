@@ -173,8 +173,8 @@ def _by_variables(said: Variables, where: str, *, job: bool) -> Iterator[Wish]:
             return
     value = said.get(CUDA_VISIBLE)
     if value is not None and value not in _NO_CUDA:
-        asker = Asker.SCHEDULER if job else Asker.ENVIRONMENT
-        yield Wish(asker, names_in(value), Evidence(where, f"{CUDA_VISIBLE}={value}"))
+        # Alone it is no scheduler's word: Slurm sets it beside one of its own (gres_gpu.c), users set it in their profile.
+        yield Wish(Asker.ENVIRONMENT, names_in(value), Evidence(where, f"{CUDA_VISIBLE}={value}"))
 
 
 def _by_devices(one: Workload, devices: Devices) -> Iterator[Wish]:
@@ -191,5 +191,6 @@ def _by_devices(one: Workload, devices: Devices) -> Iterator[Wish]:
             shows = f"{word}: {', '.join((libraries or folders)[:3])}"
             yield Wish(Asker.ENGINE, (), Evidence(mounts.path, shows))
     config = one.config if isinstance(one.config, OciConfig) else None
-    if devices.nodes and config is None and not devices.whole_dev:
+    # Without an engine nobody gave them: a sandbox of the desktop binds what it finds.
+    if devices.nodes and config is None and one.engine and not devices.whole_dev:
         yield Wish(Asker.ENGINE, tuple(node.path for node in devices.nodes), devices.read_from["nodes"])

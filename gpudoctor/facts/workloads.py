@@ -252,7 +252,13 @@ class _Finder:
             name=files.name or _first(annotations, CONTAINER_NAME) or (state.id if state is not None else ""),
             pod=_pod_name(identity, annotations),
             inside=key_of(GroupKind.CONTAINER, inside[0].engine, inside[0].id) if inside else job,
-            sandbox=_first(annotations, KIND) == "sandbox" or (leading is not None and leading.comm == PAUSE),
+            sandbox=_first(annotations, KIND) == "sandbox"
+            or (
+                identity.pod is not None
+                and leading is not None
+                and leading.comm == PAUSE
+                and not _first(annotations, KIND)
+            ),
             apart=None if self._host is None or leading is None else self._apart(leading),
             rootless=self._rootless(identity, leading),
             files=files,

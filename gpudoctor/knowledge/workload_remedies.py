@@ -6,6 +6,7 @@ NVIDIA/nvidia-docker#1730; NVIDIA/nvidia-container-toolkit#48, #1967 and #210; d
 """
 
 import re
+import shlex
 
 from gpudoctor.facts.workload import Workload
 from gpudoctor.verdicts import Action, Remedy
@@ -107,7 +108,7 @@ def unit_of_jobs(one: Workload, check_id: str) -> Remedy:
         "Take DevicePolicy= and DeviceAllow= out of the drop-ins of the unit that jobs run in: Slurm limits each job to its own GPUs by "
         "itself (ConstrainDevices). The reload that this takes can cost containers their GPUs: ask first who would lose them.",
         run=(
-            f"systemctl cat {one.unit or 'slurmstepd.scope'}    # shows the drop-ins",
+            f"systemctl cat {shlex.quote(one.unit or 'slurmstepd.scope')}    # shows the drop-ins",
             "gpudoctor run --check cgroup.survives-reload",
             "systemctl daemon-reload",
         ),

@@ -118,7 +118,7 @@ def allow(one: Workload, kind: Denial) -> tuple[Remedy, ...]:
     if kind is Denial.NO_CGROUPS:
         return (common.no_cgroups(CHECK), start_again(one, then=True), common.by_cdi(CHECK))
     if kind is Denial.HOOK:
-        return (again, common.by_cdi(CHECK))
+        return (common.by_cdi(CHECK), common.no_cgroups(CHECK), again)
     return (common.by_cdi(CHECK), common.by_device_options(CHECK))
 
 
