@@ -115,3 +115,13 @@ def test_a_list_of_devices_may_be_written_with_tabs() -> None:
     node.unit(*STANDARD_LINES, *lines, policy="strict")
     node.bundle(ID, oci(nodes=INSIDE), namespace="moby")
     assert spoken(node, SURVIVES) == []
+
+
+def test_a_gpu_that_was_given_by_name_is_judged_though_another_may_be_opened() -> None:
+    """The whole /dev of the node is mounted, nvidia1 is in the configuration, and only nvidia0 is allowed."""
+    node = GpuNode()
+    node.container(PID, DOCKER, nodes={**INSIDE, "nvidia1": (195, 1)}, mountinfo=WHOLE_DEV)
+    node.rules(*GIVEN)
+    node.bundle(ID, oci(nodes={"nvidia1": (195, 1)}), namespace="moby")
+    (found,) = spoken(node, RULES)
+    assert found.status is Status.FAIL and "/dev/nvidia1" in found.summary

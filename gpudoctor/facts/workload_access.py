@@ -12,6 +12,7 @@ from gpudoctor.facts.device_nodes import CONTROL, UVM
 from gpudoctor.facts.device_rules import CgroupRules
 from gpudoctor.facts.driver import DriverGpu, DriverGpus
 from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
+from gpudoctor.facts.oci_config import OciConfig
 from gpudoctor.facts.raw import EntryType, decimal
 from gpudoctor.facts.workload_devices import Devices, NodeInside, is_job
 from gpudoctor.facts.workload_rules import WorkloadRules
@@ -54,7 +55,8 @@ class Accesses(Struct, frozen=True):
     """The nodes of one workload under its rules; `unjudged` is why something about a vital one is not known.
 
     Where it has the node's whole /dev, or stands in the cgroup of a job, the nodes of GPUs are there whether or not it was given them:
-    `selective` says so. Then one GPU that may be opened is as it should be, and one that was not seen (`some_hidden`) may be that.
+    `selective` says so. Then one GPU that may be opened is as it should be, and one that was not seen (`some_hidden`) may be that; those
+    that its configuration names (`given`) are judged one by one all the same.
     """
 
     nodes: tuple[NodeAccess, ...]
@@ -62,6 +64,7 @@ class Accesses(Struct, frozen=True):
     selective: bool
     unjudged: Unread | None = None
     some_hidden: bool = False
+    given: frozenset[str] = frozenset()
 
     @property
     def allowed(self) -> tuple[NodeAccess, ...]:
@@ -70,11 +73,11 @@ class Accesses(Struct, frozen=True):
 
     @property
     def denied(self) -> tuple[NodeAccess, ...]:
-        """The vital nodes that may not; of a selective workload only where it may open no GPU at all."""
+        """The vital nodes that may not; of a selective workload those it was given by name, and all where it may open no GPU at all."""
         denied = tuple(one for one in self.nodes if one.vital and one.permission is False)
         open_gpu = any(one.is_gpu and one.permission is not False for one in self.nodes)
         if self.selective and (open_gpu or self.some_hidden):
-            return tuple(one for one in denied if not one.is_gpu)
+            return tuple(one for one in denied if not one.is_gpu or one.node.path in self.given)
         return denied
 
     @property
@@ -144,7 +147,16 @@ def _accesses(one: GpuWorkload, devices: Devices, rules: CgroupRules | Unread, m
                 unjudged = unjudged or permission
     selective = is_selective(one, devices)
     hidden = hidden_gpu(devices, minors) if selective else None
-    return Accesses(tuple(nodes), rules, selective, unjudged or hidden, some_hidden=hidden is not None)
+    config = one.workload.config
+    given = config.nodes if isinstance(config, OciConfig) and not config.allows_everything else ()
+    return Accesses(
+        tuple(nodes),
+        rules,
+        selective,
+        unjudged or hidden,
+        some_hidden=hidden is not None,
+        given=frozenset(node.path for node in given),
+    )
 
 
 def _asked(node: NodeInside) -> DeviceAccess | Unread | None:
