@@ -5,12 +5,11 @@ driver's files, nvidia-smi), the GPU is put there, and nothing is known of it bu
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from gpudoctor.facts.nvidia_smi import answer_from_query
-from gpudoctor.facts.raw import Answer, Entry, EntryType, Log
+from gpudoctor.facts.raw import Entry, EntryType, Log
 from gpudoctor.sources.bug_report import open_bug_report
 from gpudoctor.sources.nvidia_smi_output import open_smi_output
 from gpudoctor.sources.recorded import Record, RecordedNode
@@ -213,44 +212,6 @@ def smi_output_node(place: Path) -> RecordedNode:
     return found
 
 
-def smi_xml_node(place: Path) -> RecordedNode:
-    """`nvidia-smi -x -q`: what the worker would have asked NVML."""
-    text = _text(place)
-    builder = Builder()
-    devices = list(_xml_devices(text, builder))
-    data: dict[str, Any] = {
-        "init": 0,
-        "devices": devices,
-        "count": int(_element(text, "attached_gpus") or len(devices)),
-    }
-    if version := _element(text, "driver_version"):
-        data["driver_version"] = version
-    if cuda := re.fullmatch(r"(\d+)\.(\d+)", _element(text, "cuda_version") or ""):
-        data["cuda_driver_version"] = int(cuda[1]) * 1000 + int(cuda[2]) * 10
-    node = RecordedNode(builder.tree)
-    node.answers["nvml"] = Answer(data=data, via="nvidia-smi -x -q")
-    return node
-
-
-def _xml_devices(text: str, builder: Builder) -> Iterator[dict[str, Any]]:
-    for index, found in enumerate(re.finditer(r'<gpu id="(\w+):([\w:.]+)">(.*?)</gpu>', text, re.DOTALL)):
-        device = _element(found[3], "pci_device_id")
-        _put_gpu(builder, _address(found[1], found[2]), device[:4].lower() if device else None)
-        fields = {"name": _element(found[3], "product_name"), "uuid": _element(found[3], "uuid")}
-        minor = _element(found[3], "minor_number") or ""
-        yield {
-            "index": index,
-            "pci_bus_id": f"{found[1]}:{found[2]}",
-            **{name: value for name, value in fields.items() if value},
-            **({"minor": int(minor)} if minor.isdecimal() else {}),
-        }
-
-
-def _element(text: str, name: str) -> str | None:
-    found = re.search(rf"<{name}>([^<]*)</{name}>", text)
-    return found[1].strip() if found and found[1].strip() not in ("", "N/A") else None
-
-
 def _address(domain: str, rest: str) -> str:
     """NVML prints domains of eight digits, sysfs of four."""
     return full(f"{int(domain, 16):04x}:{rest.lower()}")
@@ -268,8 +229,7 @@ _BY_FORM: tuple[tuple[str, Build], ...] = (
     (r"udev/", lambda place: udev_node(_text(place))[0]),
     (r"sysfs-hwloc/", lambda place: sysfs_archive(place).node),
     (r"nvidia-smi-q/", smi_query_node),
-    (r"nvidia-smi-xml/", smi_xml_node),
-    (r"nvidia-smi-(L|csv|nvlink|table|topo(?!/uo-win-geforce-rtx-2080-super-591\.86)|version)/", smi_output_node),
+    (r"nvidia-smi-(xml|L|csv|nvlink|table|topo(?!/uo-win-geforce-rtx-2080-super-591\.86)|version)/", smi_output_node),
     (r"issue-excerpts/device-handle-.*\.err", smi_query_node),
     (r"issue-excerpts/.*\.(dmesg|dmesg-T|syslog|kmsg)$", kernel_log_node),
     (r"issue-excerpts/proc-devices-", _file_node("/proc/devices")),

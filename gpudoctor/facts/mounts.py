@@ -5,7 +5,6 @@ NVIDIA/nvidia-container-toolkit v1.20.0 internal/config/image/cuda_image.go (/va
 """
 
 import re
-from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -140,8 +139,3 @@ def plugin_device(point: str) -> str:
     name = next((point.removeprefix(start) for start in PLUGIN_DEVICES if point.startswith(start)), "")
     parts = name.split("/")
     return f"{parts[1]}/{parts[2]}={parts[3]}" if len(parts) == 4 and parts[0] == "cdi" else name
-
-
-def nodes_of(mounts: Mounts) -> Iterator[str]:
-    """The paths of NVIDIA's nodes that were bound one by one."""
-    return (mount.point for mount in mounts.mounts if mount.point.startswith("/dev/nvidia"))
