@@ -4,6 +4,7 @@ import re
 
 from msgspec import Struct
 
+from gpudoctor.facts.boot import STAT, booted_at, in_words
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.nvml import Nvml
@@ -100,12 +101,5 @@ def _recent(raw: Raw) -> Cited:
 
 
 def _booted(raw: Raw) -> Cited:
-    """`btime` is the time of boot in seconds since the epoch (proc(5), /proc/stat)."""
-    stat = raw.read("/proc/stat")
-    line = re.search(r"^btime (\d{1,11})$", stat.text, re.MULTILINE) if isinstance(stat, TextFile) else None
-    if line is None:
-        return ()
-    import datetime
-
-    booted = datetime.datetime.fromtimestamp(int(line[1]), datetime.timezone.utc)
-    return (Evidence("/proc/stat", f"btime {line[1]}: this boot began at {booted:%Y-%m-%d %H:%M:%S} UTC"),)
+    booted = booted_at(raw)
+    return () if booted is None else (Evidence(STAT, f"btime {booted}: this boot began at {in_words(booted)}"),)

@@ -56,6 +56,7 @@ class LiveFiles:
             mode=stat.S_IMODE(status.st_mode),
             uid=status.st_uid,
             gid=status.st_gid,
+            mtime=_mtime(path, status),
             major=os.major(status.st_rdev) if device else None,
             minor=os.minor(status.st_rdev) if device else None,
             to=to,
@@ -117,6 +118,12 @@ class LiveFiles:
             if error.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
                 return None
             raise
+
+
+def _mtime(path: str, status: os.stat_result) -> float | None:
+    """When it was changed last; what /proc and /sys make up at each look tells nothing, nor does a directory."""
+    told = not stat.S_ISDIR(status.st_mode) and not path.startswith(("/proc/", "/sys/"))
+    return round(status.st_mtime, 3) if told else None
 
 
 def _trouble(path: str, error: OSError) -> Absent | Unread:

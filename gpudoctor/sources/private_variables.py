@@ -5,7 +5,15 @@ from collections.abc import Callable
 
 from gpudoctor.sources.private_names import is_name
 from gpudoctor.sources.private_rules import UUID
-from gpudoctor.sources.private_words import FIELD, GPU_VARIABLE, HOST_VARIABLE, KEPT_PARAMETER, PERSON_VARIABLE
+from gpudoctor.sources.private_words import (
+    ENGINES,
+    FIELD,
+    GPU_VARIABLE,
+    HOST_VARIABLE,
+    KEPT_PARAMETER,
+    PERSON_VARIABLE,
+    PLACE_OPTION,
+)
 from gpudoctor.sources.pseudonyms import MARK
 
 LEAST_LETTERS = 3
@@ -92,9 +100,14 @@ class Variables:
     # command lines --------------------------------------------------------------------------------------------------
 
     def command_line(self, text: str, rest: Callable[[str], str]) -> str:
-        """/proc/PID/cmdline: the program and the names of options stay (proc_pid_cmdline(5))."""
+        """/proc/PID/cmdline: the program and the names of options stay (proc_pid_cmdline(5)); of engines' daemons where they look, too."""
         program, *arguments = text.split("\0")
-        return "\0".join((rest(program), *(self._argument(argument) for argument in arguments)))
+        daemon = program.rpartition("/")[2] in ENGINES
+        hidden = []
+        for before, argument in zip(("", *arguments), arguments, strict=False):
+            told = daemon and (PLACE_OPTION.match(argument) or (PLACE_OPTION.fullmatch(before) and "=" not in before))
+            hidden.append(rest(argument) if told else self._argument(argument))
+        return "\0".join((rest(program), *hidden))
 
     def _argument(self, argument: str) -> str:
         name, equals, value = argument.partition("=")

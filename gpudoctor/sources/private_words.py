@@ -120,3 +120,12 @@ KEPT_PARAMETER = re.compile(
     r"BOOT_IMAGE|console|crashkernel|rootfstype|security|firmware_class|initcall_blacklist)[\w.-]*\Z"
 )
 """Parameters of the kernel whose values stay."""
+
+ENGINES = ("dockerd", "containerd", "crio", "kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2")
+"""Daemons whose command line says which configuration applies."""
+PLACE_OPTION = re.compile(
+    r"-{1,2}(?:config(?:-file|-dir)?|c|d|host|H|containerd|address|a|(?:data-|exec-)?root|state|add-runtime|default-runtime|runtimes?|"
+    r"default-cgroup-manager|cgroup-(?:driver|manager)|exec-opt|container-runtime(?:-endpoint)?|container-runtime-endpoint|"
+    r"hooks-dir|cdi-spec-dirs?|feature|selinux|userns-remap|log-level)(?:=|$)"
+)
+"""Options of theirs that name configurations, sockets, folders, runtimes and drivers."""

@@ -219,7 +219,7 @@ def _entry_line(entry: Entry) -> dict[str, Any]:
     line: dict[str, Any] = {"type": entry.type.value}
     if entry.mode is not None:
         line["mode"] = f"{entry.mode:04o}"
-    for name in ("uid", "gid", "size", "major", "minor", "to"):
+    for name in ("uid", "gid", "size", "mtime", "major", "minor", "to"):
         if getattr(entry, name) is not None:
             line[name] = getattr(entry, name)
     return line

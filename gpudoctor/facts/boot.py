@@ -1,0 +1,22 @@
+"""When the node booted, and times as people read them."""
+
+import re
+
+from gpudoctor.facts.raw import Raw, TextFile
+
+STAT = "/proc/stat"
+_BTIME = re.compile(r"^btime (\d{1,11})$", re.MULTILINE)
+
+
+def booted_at(raw: Raw) -> int | None:
+    """`btime`, the time of boot in seconds since the epoch (proc(5), /proc/stat); None where it is not told."""
+    stat = raw.read(STAT)
+    line = _BTIME.search(stat.text) if isinstance(stat, TextFile) else None
+    return int(line[1]) if line is not None else None
+
+
+def in_words(moment: float) -> str:
+    """Seconds since the epoch as `2026-11-29 12:00:00 UTC`."""
+    import datetime
+
+    return f"{datetime.datetime.fromtimestamp(moment, datetime.timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
