@@ -30,6 +30,7 @@ CHECK_MODULES = (
     "profile",
     "cgroup_rules",
     "workloads",
+    "start_failures",
 )
 """The modules of `gpudoctor.checks`. Written down because listing a folder costs more than it gives at start-up."""
 

@@ -205,7 +205,8 @@ MACHINES = (
     _rule("linux version", rf"Linux version \S{{1,99}} \({USER}@{HOST}\)", "user host"),
     _rule("nqn. iqn.", r"\b(?:nqn|iqn)\.\d{4}-\d\d\.(?!org\.nvmexpress\b)([^\s\"',;<>]+)", "value"),
     _rule("nqn.2014-08.org.nvmexpress:", r"nqn\.2014-08\.org\.nvmexpress:(?:uuid:)?([^\s\"',;<>]+)", "value"),
-    _rule("\\\\", rf"(?:^|(?<=[\s=(\"'])|(?<=\] ))\\\\{HOST}", "host"),
+    # What engines quote twice has line feeds that look like it: `'legacy'\\nnvidia-container-cli: …`.
+    _rule("\\\\", rf"(?:^|(?<=[\s=(\"'])|(?<=\] ))\\\\(?!nnvidia-){HOST}", "host"),
     _rule("//", rf"(?<=\s)//{HOST}(?=/\w)", "host"),
     _rule("lookup ", rf"\blookup {HOST}(?= on |:)", "host"),
     _rule("resolve host", rf"\bresolve host(?:name)?:? [\"']?{HOST}", "host"),

@@ -1,0 +1,143 @@
+"""Container toolkit and startup: what the engines' journals tell of containers that did not start for their GPU."""
+
+from gpudoctor.chain import Link
+from gpudoctor.facts.boot import in_words
+from gpudoctor.facts.daemons import Daemon, Daemons, Program, changed
+from gpudoctor.facts.desk import Reading
+from gpudoctor.facts.device_nodes import CommonNodes
+from gpudoctor.facts.raw import Entry
+from gpudoctor.facts.start_failures import ENGINES, EngineJournal, StartFailure, StartFailures
+from gpudoctor.knowledge.start_errors import Whose
+from gpudoctor.registry import check
+from gpudoctor.verdicts import (
+    NODE,
+    Action,
+    Breaks,
+    Cited,
+    Fail,
+    NotApplicable,
+    Pass,
+    Remedy,
+    Subject,
+    SubjectKind,
+    Unread,
+    Verdict,
+    Verdicts,
+    Warn,
+)
+
+ORDER = (
+    Remedy(
+        Action.CHANGE_WORKLOAD,
+        "Start the container again: what it lacked is there now.",
+        run=("docker start CONTAINER",),
+        confirm="docker exec CONTAINER nvidia-smi -L",
+    ),
+    Remedy(
+        Action.CHANGE_CONFIG,
+        "Have the engine wait for the driver's nodes and for the CDI specification at the next boot.",
+        run=(
+            "systemctl edit docker    # [Unit] After=nvidia-persistenced.service nvidia-cdi-refresh.service",
+            "systemctl edit docker    # [Service] ExecStartPre=/usr/bin/nvidia-modprobe -c 0 -u",
+            "systemctl enable nvidia-persistenced",
+        ),
+        confirm="after the next boot: gpudoctor run --check startup.engine-after-driver",
+        then=True,
+    ),
+)
+
+
+@check(
+    "toolkit.containers-start",
+    link=Link.TOOLKIT,
+    needs={Link.DRIVER_CUDA},
+    explained_by=("toolkit.docker-runtime",),
+    title="No container failed to start for its GPU",
+)
+def containers_start(starts: StartFailures) -> Verdicts:
+    """A container that asks for a GPU and cannot have it does not start, and its engine's journal holds the toolkit's own sentence.
+
+    Reads the journals of the engines that run, and the kubelet's, of this boot. What a container asked for in vain (a GPU that left,
+    a CUDA version, a word that does not exist) is remarked, it may be that container's mistake alone; what the node could not give is a
+    fail. A failure after which the same engine started a container with a GPU is over. Lines about images, networks and full
+    file systems are not about the GPU.
+    """
+    for engine, journal in starts.journals.items():
+        subject = Subject(SubjectKind.SERVICE, engine)
+        if isinstance(journal, Unread):
+            yield journal.about(subject)
+        elif told := [failure for failure in journal.failures if failure.error.whose is not Whose.ORDER]:
+            yield from map(_failed, told)
+        else:
+            yield Pass(subject, _none(journal), journal.cite("journal"))
+    if not starts.journals:
+        yield NotApplicable(NODE, "no engine runs here whose journal could tell")
+
+
+def _none(journal: EngineJournal) -> str:
+    if journal.over:
+        return f"a container with a GPU was started since the last failure ({journal.over[0].meaning})"
+    return "its journal tells of no container that failed to start for its GPU"
+
+
+def _failed(failure: StartFailure) -> Verdict:
+    times = f" ({failure.count} times)" if failure.count > 1 else ""
+    summary = f"a container did not start: {failure.meaning}{times}"
+    error, evidence = failure.error, failure.cite("line")
+    if error.whose is Whose.WORKLOAD:
+        return Warn(failure, summary, evidence, error.remedies, cause=error.name, references=error.references)
+    return Fail(
+        failure, summary, evidence, error.remedies, Breaks.NOTHING, cause=error.name, references=error.references
+    )
+
+
+@check(
+    "startup.engine-after-driver",
+    link=Link.STARTUP,
+    needs={Link.DRIVER_CUDA},
+    title="Container engines start after the driver is ready",
+)
+def engine_after_driver(starts: StartFailures, daemons: Reading[Daemons], nodes: Reading[CommonNodes]) -> Verdicts:
+    """After a reboot, containers that start with their engine exit at once, and start by hand minutes later.
+
+    Nothing makes /dev/nvidia-uvm before something asks for it, and nvidia-cdi-refresh may run behind Docker. Told by a failure in the
+    journal that names a node or a specification which is there now. An engine that is older than the nodes and of which no start
+    failed is no fault: a module loaded anew makes nodes anew.
+    """
+    judged = False
+    for journal in starts.journals.values():
+        failures = [] if isinstance(journal, Unread) else journal.failures
+        for failure in failures:
+            if failure.error.whose is Whose.ORDER:
+                judged = True
+                yield _too_early(failure, nodes)
+    running = () if isinstance(daemons, Unread) else daemons.of(Program.DOCKERD, Program.CONTAINERD, Program.CRIO)
+    for daemon in () if judged else running:
+        judged = True
+        yield _by_times(daemon, nodes)
+    if not judged:
+        yield daemons.about(NODE) if isinstance(daemons, Unread) else NotApplicable(NODE, "no container engine runs")
+
+
+def _too_early(failure: StartFailure, nodes: Reading[CommonNodes]) -> Verdict:
+    there: Cited = ()
+    if not isinstance(nodes, Unread) and isinstance(nodes.uvm, Entry):
+        there = (changed(nodes.uvm),)
+    summary = f"a container was started before the driver was ready: {failure.meaning}"
+    return Warn(
+        failure, summary, failure.cite("line") + there, ORDER, cause="too-early", references=failure.error.references
+    )
+
+
+def _by_times(daemon: Daemon, nodes: Reading[CommonNodes]) -> Verdict:
+    subject = Subject(SubjectKind.SERVICE, ENGINES[daemon.program])
+    if isinstance(nodes, Unread):
+        return nodes.about(subject)
+    if not isinstance(nodes.uvm, Entry) or nodes.uvm.mtime is None or daemon.started_at is None:
+        return NotApplicable(subject, "no failed start is told, and when it or the nodes came is not known")
+    if daemon.older_than(nodes.uvm):
+        reason = f"no failed start is told; the nodes are younger than it, of {in_words(nodes.uvm.mtime)}"
+        return NotApplicable(subject, reason, (*daemon.cite("started"), changed(nodes.uvm)))
+    return Pass(
+        subject, "it was started after the driver's nodes were made", (*daemon.cite("started"), changed(nodes.uvm))
+    )
