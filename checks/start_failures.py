@@ -51,7 +51,12 @@ ORDER = (
     "toolkit.containers-start",
     link=Link.TOOLKIT,
     needs={Link.DRIVER_CUDA},
-    explained_by=("toolkit.docker-runtime",),
+    explained_by=(
+        "toolkit.docker-runtime",
+        "toolkit.containerd-config",
+        "toolkit.containerd-runtime",
+        "toolkit.crio-runtime",
+    ),
     title="No container failed to start for its GPU",
 )
 def containers_start(starts: StartFailures) -> Verdicts:

@@ -52,9 +52,10 @@ class Waiver(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The effective configuration, as a snapshot stores it."""
+    """The effective configuration, as a snapshot stores it. With `advisories`, known vulnerabilities of what is installed are told."""
 
     expect: Expect = Expect()
+    advisories: bool = False
     disable: tuple[str, ...] = ()
     waive: tuple[Waiver, ...] = ()
 

@@ -19,6 +19,10 @@ CHECK_MODULES = (
     "nvml_library",
     "recovery",
     "toolkit",
+    "containerd",
+    "toolkit_config",
+    "toolkit_programs",
+    "advisories",
     "adapter",
     "module_files",
     "kernel_health",
@@ -30,6 +34,8 @@ CHECK_MODULES = (
     "profile",
     "cgroup_rules",
     "workloads",
+    "engines",
+    "hpc_engines",
     "start_failures",
 )
 """The modules of `gpudoctor.checks`. Written down because listing a folder costs more than it gives at start-up."""

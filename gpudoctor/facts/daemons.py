@@ -139,7 +139,7 @@ def _daemon(
         unit=processes.identities[process.cgroup].unit if process.cgroup >= 0 else "",
         read_from={
             "command": Evidence(path, shows[:300]),
-            "started": Evidence(f"/proc/{process.pid}/stat", f"{process.comm} runs since {since}"),
+            "started": Evidence("processes (/proc/*/stat)", f"{process.comm} ({process.pid}) runs since {since}"),
         },
     )
 

@@ -60,7 +60,14 @@ CONTAINERD = Product(
 DOCKER = Product("docker", ("docker-ce", "moby-engine"), ("docker.io",), ("/usr/bin/dockerd", "/usr/sbin/dockerd"))
 PODMAN = Product("podman", (), ("podman",), ("/usr/bin/podman",))
 CRIO = Product("cri-o", ("cri-o",), (), ("/usr/bin/crio", "/usr/local/bin/crio"))
+LEFTOVERS = ("nvidia-container-runtime", "nvidia-docker2", "nvidia-docker", "libnvidia-container0")
+"""Packages of NVIDIA's earlier container stacks, which belong to no product here."""
 PRODUCTS = (TOOLKIT, LIBNVIDIA_CONTAINER, RUNC, CRUN, CONTAINERD, DOCKER, PODMAN, CRIO)
+PACKAGES = (
+    *(name for product in PRODUCTS for name in (*product.vendor_packages, *product.distribution_packages)),
+    *LEFTOVERS,
+)
+"""All that the package manager is asked for, at once."""
 
 _UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)((?:[~-]?(?:rc|beta|alpha)[.\d]*)?)")
 
@@ -125,12 +132,11 @@ def parse_version(
 
 
 def _packages(raw: Raw) -> Mapping[str, Version] | Unread:
-    names = tuple(name for product in PRODUCTS for name in (*product.vendor_packages, *product.distribution_packages))
     places = {path: raw.entry(path) for path in (DPKG, *RPM)}
     if isinstance(places[DPKG], Entry):
-        output = raw.command((*QUERY_DPKG, *names))
+        output = raw.command((*QUERY_DPKG, *PACKAGES))
     elif any(isinstance(places[path], Entry) for path in RPM):
-        output = raw.command((*QUERY_RPM, *names))
+        output = raw.command((*QUERY_RPM, *PACKAGES))
     else:
         unread = next((place for place in places.values() if isinstance(place, Unread)), None)
         return unread or Unread(Why.NOT_RECORDED, DPKG, "no dpkg and no rpm here; other package managers are not asked")

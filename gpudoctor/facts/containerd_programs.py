@@ -1,0 +1,120 @@
+"""What stands behind containerd's configuration: the programs that runtimes name, CDI specs, drop-ins that nobody imports."""
+
+import posixpath
+
+from msgspec import Struct
+
+from gpudoctor.facts.config_text import parse_toml
+from gpudoctor.facts.containerd_config import ConfigFile, Loaded
+from gpudoctor.facts.containerd_cri import Cri, Declared, declared
+from gpudoctor.facts.raw import Entry, EntryType, Listing, Raw, TextFile
+from gpudoctor.verdicts import Cited, Evidence, Unread
+
+SEARCHED = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+"""Where a service finds a program by its bare name: systemd's default PATH (systemd.exec(5), $PATH); containerd's shim inherits it."""
+
+TOOLKIT_RUNTIME = "nvidia-container-runtime"
+DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
+OPERATOR_RUNTIME = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
+"""Where the GPU Operator's toolkit container puts it (NVIDIA/gpu-operator, toolkit.installDir)."""
+
+DROP_IN_FOLDERS = ("conf.d", "config.d")
+"""Where nvidia-ctk writes 99-nvidia.toml: conf.d, and config.d in 1.18.0 (NVIDIA/nvidia-container-toolkit#1404)."""
+
+MOST_DROP_INS = 20
+
+
+class Program(Struct, frozen=True):
+    """A runtime's program: where it is, None if nowhere it is looked for, or why that is not known; and what was seen."""
+
+    named: str
+    place: str | Unread | None
+    searched: Cited
+
+
+def find_program(raw: Raw, named: str) -> Program:
+    """An executable file of that path, or along PATH for a bare name (os/exec, LookPath)."""
+    places = (named,) if "/" in named else tuple(f"{folder}/{named}" for folder in SEARCHED)
+    unread: Unread | None = None
+    seen: list[Evidence] = []
+    for place in places:
+        entry = raw.entry(place, follow=True)
+        if isinstance(entry, Unread):
+            unread = unread or entry
+        elif isinstance(entry, Entry):
+            usable = entry.type is EntryType.FILE and (entry.mode is None or bool(entry.mode & 0o111))
+            if usable:
+                return Program(named, place, (Evidence(place, "exists, executable" if entry.mode else "exists"),))
+            mode = f" with mode {entry.mode:04o}" if entry.type is EntryType.FILE and entry.mode is not None else ""
+            seen.append(Evidence(place, f"is a {entry.type.words}{mode}: cannot be run"))
+        else:
+            seen.append(Evidence(place, entry.detail))
+    if unread is not None:
+        return Program(named, unread, (Evidence(unread.where, unread.detail),))
+    return Program(named, None, tuple(seen))
+
+
+def find_toolkit(raw: Raw) -> Program:
+    """The toolkit's runtime along PATH, or where the Operator puts it."""
+    found = find_program(raw, TOOLKIT_RUNTIME)
+    if found.place is not None:
+        return found
+    other = find_program(raw, OPERATOR_RUNTIME)
+    return other if other.place is not None else found
+
+
+def plugin_sockets(raw: Raw) -> tuple[str, ...]:
+    """The sockets of NVIDIA's device plugins, nvidia-gpu.sock and nvidia-mig-*.sock (NVIDIA/k8s-device-plugin internal/plugin)."""
+    listing = raw.listing(DEVICE_PLUGINS)
+    names = listing.names if isinstance(listing, Listing) else ()
+    return tuple(f"{DEVICE_PLUGINS}/{name}" for name in names if name.startswith("nvidia") and name.endswith(".sock"))
+
+
+def nvidia_specs(raw: Raw, cri: Cri) -> tuple[str, ...] | Unread:
+    """NVIDIA's CDI specs by name in the folders that containerd looks into; why it is not known if none was seen and not all could be."""
+    unread: Unread | None = None
+    for folder in cri.cdi_folders:
+        listing = raw.listing(folder)
+        if isinstance(listing, Unread):
+            unread = unread or listing
+        elif isinstance(listing, Listing):
+            found = [name for name in listing.names if "nvidia" in name and name.endswith((".yaml", ".json"))]
+            if found:
+                return tuple(f"{folder}/{name}" for name in found)
+    return unread if unread is not None else ()
+
+
+def unimported(raw: Raw, path: str, loaded: Loaded | None) -> tuple[Declared, ...]:
+    """The nvidia runtimes in files beside a configuration that it does not import."""
+    known = {file.path for file in loaded.files} if loaded is not None else set()
+    found: list[Declared] = []
+    for name in DROP_IN_FOLDERS:
+        folder = f"{posixpath.dirname(path)}/{name}"
+        listing = raw.listing(folder)
+        if not isinstance(listing, Listing):
+            continue
+        names = [one for one in listing.names if one.endswith(".toml") and f"{folder}/{one}" not in known]
+        for one in names[:MOST_DROP_INS]:
+            found += declared_in(raw, f"{folder}/{one}")
+    return tuple(found)
+
+
+def declared_in(raw: Raw, path: str) -> tuple[Declared, ...]:
+    """The nvidia runtimes that one file writes down, whoever reads it."""
+    file = raw.read(path)
+    if not isinstance(file, TextFile) or "nvidia" not in file.text:
+        return ()
+    document = parse_toml(file)
+    if not isinstance(document, dict) or not isinstance(document.get("plugins"), dict):
+        return ()
+    return declared(ConfigFile(path, file, {"plugins": document["plugins"]}))
+
+
+def ineffective(loaded: Loaded, cri: Cri) -> tuple[Declared, ...]:
+    """The nvidia runtimes that files which are read write down in vain."""
+    return tuple(
+        one
+        for file in loaded.files
+        for one in declared(file)
+        if one.name not in cri.runtimes or "nvidia" not in cri.runtimes[one.name].binary
+    )
