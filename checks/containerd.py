@@ -166,6 +166,8 @@ def _loaded(one: Containerd, every: tuple[Containerd, ...], daemons: Reading[Dae
         if isinstance(daemons, Unread):
             return daemons.about(one)
         return daemons.unlisted.about(one) if daemons.unlisted else NotApplicable(one, "it does not run", one.evidence)
+    if isinstance(one.daemon.arguments, Unread):
+        return one.daemon.arguments.about(one)
     return _elsewhere(one, every) or _judge_age(one)
 
 
@@ -365,6 +367,8 @@ def _lacking(one: Containerd, cri: Cri, toolkit: Cited) -> Verdict:
     off = "CDI is off" if cri.cdi is False else "CDI finds no spec of NVIDIA"
     fails = 'pods that ask for it fail with no runtime for "nvidia" is configured'
     summary = f"{one.path} has runtimes {names}, none of NVIDIA, and {off}: {fails}"
+    if isinstance(one.plugin_sockets, Unread):
+        return one.plugin_sockets.about(one)
     evidence = (*one.evidence, *toolkit, *(Evidence(path, "exists") for path in one.plugin_sockets[:1]))
     remedies = (configure(one), restart(one))
     if one.changed and isinstance(one.told, Told) and _still_has_nvidia(one):

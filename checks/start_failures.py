@@ -72,7 +72,7 @@ def containers_start(starts: StartFailures) -> Verdicts:
         if isinstance(journal, Unread):
             yield journal.about(subject)
         elif told := [failure for failure in journal.failures if failure.error.whose is not Whose.ORDER]:
-            yield from map(_failed, told)
+            yield from map(_failed, told) if starts.unseen is None else [starts.unseen.about(subject)]
         else:
             yield Pass(subject, _none(journal), journal.cite("journal"))
     if not starts.journals:
@@ -115,7 +115,7 @@ def engine_after_driver(starts: StartFailures, daemons: Reading[Daemons], nodes:
         for failure in failures:
             if failure.error.whose is Whose.ORDER:
                 judged = True
-                yield _too_early(failure, nodes)
+                yield _too_early(failure, nodes) if starts.unseen is None else starts.unseen.about(failure)
     running = () if isinstance(daemons, Unread) else daemons.of(Program.DOCKERD, Program.CONTAINERD, Program.CRIO)
     for daemon in () if judged else running:
         judged = True

@@ -234,9 +234,11 @@ def _cgroups(file: ToolkitFile, around: Surroundings, surroundings: ToolkitSurro
     engines = ", ".join(sorted({daemon.program.value for daemon in rootful}))
     summary = f"{NO_CGROUPS} is true, which rootless engines need, but {engines} runs rootful: its containers may not open their GPUs"
     evidence = (file.says(NO_CGROUPS), *(daemon.cite("command")[0] for daemon in rootful[:_SHOWN]))
-    if surroundings.hurts:
+    if isinstance(surroundings.users, Unread):
+        return [surroundings.users.about(file)]
+    if surroundings.users:
         return [
-            NotApplicable(file, f"{NO_CGROUPS} is true: cgroup.device-rules tells of the containers it hurts", evidence)
+            NotApplicable(file, f"{NO_CGROUPS} is true: cgroup.device-rules tells what it does to workloads", evidence)
         ]
     remedies = (_set(file, f"{NO_CGROUPS}=false"), _again())
     return [Fail(file, summary, evidence, remedies, Breaks.SUBJECT, cause="no-cgroups")]

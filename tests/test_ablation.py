@@ -211,7 +211,7 @@ def test_empty_node_passes_nothing() -> None:
     assert [result.check for result in report.results if result.status is Status.PASS] == []
     assert report.exit_code == 3
     # Where nothing is configured there is nothing to ask for.
-    configured = ("pcie.hardware-profile", "driver-cuda.expected-versions")
+    configured = ("pcie.hardware-profile", "driver-cuda.expected-versions", "toolkit.known-vulnerabilities")
     said = [finding for finding in _findings(report).values() if not finding.id.startswith(configured)]
     assert said and all(finding.why is Why.NOT_RECORDED for finding in said)
 

@@ -65,7 +65,7 @@ class Containerd(Citable, frozen=True):
     told: Told | Unread | None = None
     specs: tuple[str, ...] | Unread = ()
     toolkit: Program | None = None
-    plugin_sockets: tuple[str, ...] = ()
+    plugin_sockets: tuple[str, ...] | Unread = ()
     elsewhere: tuple[Declared, ...] = ()
 
     @property

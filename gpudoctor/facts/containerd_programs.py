@@ -8,7 +8,7 @@ from gpudoctor.facts.config_text import parse_toml
 from gpudoctor.facts.containerd_config import ConfigFile, Loaded
 from gpudoctor.facts.containerd_cri import Cri, Declared, declared
 from gpudoctor.facts.raw import Entry, EntryType, Listing, Raw, TextFile
-from gpudoctor.verdicts import Cited, Evidence, Unread
+from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 SEARCHED = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where a service finds a program by its bare name: systemd's default PATH (systemd.exec(5), $PATH); containerd's shim inherits it."""
@@ -63,9 +63,11 @@ def find_toolkit(raw: Raw) -> Program:
     return other if other.place is not None else found
 
 
-def plugin_sockets(raw: Raw) -> tuple[str, ...]:
+def plugin_sockets(raw: Raw) -> tuple[str, ...] | Unread:
     """The sockets of NVIDIA's device plugins, nvidia-gpu.sock and nvidia-mig-*.sock (NVIDIA/k8s-device-plugin internal/plugin)."""
     listing = raw.listing(DEVICE_PLUGINS)
+    if isinstance(listing, Unread) and listing.why is not Why.NOT_RECORDED:
+        return listing
     names = listing.names if isinstance(listing, Listing) else ()
     return tuple(f"{DEVICE_PLUGINS}/{name}" for name in names if name.startswith("nvidia") and name.endswith(".sock"))
 
@@ -78,9 +80,11 @@ def nvidia_specs(raw: Raw, cri: Cri) -> tuple[str, ...] | Unread:
         if isinstance(listing, Unread):
             unread = unread or listing
         elif isinstance(listing, Listing):
-            found = [name for name in listing.names if "nvidia" in name and name.endswith((".yaml", ".json"))]
-            if found:
-                return tuple(f"{folder}/{name}" for name in found)
+            names = [name for name in listing.names if "nvidia" in name and name.endswith((".yaml", ".json"))]
+            entries = [raw.entry(f"{folder}/{name}", follow=True) for name in names]
+            if any(isinstance(entry, Entry) for entry in entries):
+                return tuple(entry.path for entry in entries if isinstance(entry, Entry))
+            unread = unread or next((entry for entry in entries if isinstance(entry, Unread)), None)
     return unread if unread is not None else ()
 
 

@@ -133,7 +133,9 @@ class Majors(Fact, frozen=True):
             return Unread(Why.UNREADABLE, PROC_DEVICES, "does not exist")
         characters = file.text.partition("Block devices:")[0]
         pairs = (line.split(None, 1) for line in characters.splitlines() if line[:4].strip().isdecimal())
-        by_name = {words[1].strip(): int(words[0]) for words in pairs if len(words) == 2}
+        by_name = {
+            words[1].strip(): major for words in pairs if len(words) == 2 and (major := decimal(words[0])) is not None
+        }
         listed = {f"{name}": Evidence(PROC_DEVICES, f"{major} {name}") for name, major in by_name.items()}
         return cls(by_name=by_name, read_from={**listed, "all": Evidence(PROC_DEVICES, "lists the registered majors")})
 

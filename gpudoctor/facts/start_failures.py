@@ -15,7 +15,7 @@ from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.gpu_workloads import GpuWorkloads
 from gpudoctor.facts.raw import JOURNALS, Log, Raw, SourceKind
 from gpudoctor.knowledge.start_errors import ANCHOR, ERRORS, StartError
-from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread
+from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread, Why
 
 KUBELET = "kubelet"
 MOST_LETTERS = 100
@@ -79,9 +79,10 @@ class EngineJournal(Citable, frozen=True):
 
 
 class StartFailures(Fact, frozen=True):
-    """The journals by engine, or why one cannot be read."""
+    """The journals by engine, or why one cannot be read. `unseen` is why it is not known what has been started since."""
 
     journals: Mapping[str, EngineJournal | Unread]
+    unseen: Unread | None = None
 
     @classmethod
     def gather(cls, desk: Desk) -> "StartFailures | Unread":
@@ -94,7 +95,11 @@ class StartFailures(Fact, frozen=True):
         journals = {
             engine: _journal(desk.raw, engine, unit, daemon, started) for engine, (unit, daemon) in units.items()
         }
-        return cls(journals=_without_echoes(journals))
+        workloads = desk.get(GpuWorkloads)
+        hidden = isinstance(workloads, Unread) and workloads.why is not Why.NOT_RECORDED
+        return cls(
+            journals=_without_echoes(journals), unseen=workloads if hidden and isinstance(workloads, Unread) else None
+        )
 
 
 def _without_echoes(journals: Mapping[str, EngineJournal | Unread]) -> dict[str, EngineJournal | Unread]:

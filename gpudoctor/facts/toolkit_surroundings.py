@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from gpudoctor.facts.daemons import Daemon, Daemons, Program
-from gpudoctor.facts.desk import Desk, Fact
+from gpudoctor.facts.desk import Desk, Fact, Reading
+from gpudoctor.facts.gpu_workloads import GpuWorkloads
 from gpudoctor.facts.loader import LoaderDirectories
 from gpudoctor.facts.platform import Platform, PlatformKind
 from gpudoctor.facts.programs import Located, locate
 from gpudoctor.facts.raw import Absent, Entry, Raw
-from gpudoctor.facts.toolkit_cgroups import ToolkitCgroups
 from gpudoctor.facts.toolkit_config import ToolkitConfig, ToolkitFile
 from gpudoctor.knowledge.toolkit_config import (
     LDCONFIG,
@@ -53,12 +53,12 @@ class Surroundings(Struct, frozen=True):
 class ToolkitSurroundings(Fact, frozen=True):
     """By the path of the file; `rootful` are the engines that run in the host's user namespace.
 
-    `hurts` is whether a workload is seen that no-cgroups may be to blame for.
+    `users` is whether a workload is seen whose device rules tell what no-cgroups does to it.
     """
 
     of: Mapping[str, Surroundings]
     rootful: tuple[Daemon, ...] | Unread = ()
-    hurts: bool = False
+    users: Reading[bool] = False
 
     @classmethod
     def gather(cls, desk: Desk) -> "ToolkitSurroundings | Unread":
@@ -75,9 +75,15 @@ class ToolkitSurroundings(Fact, frozen=True):
         own_path = not isinstance(daemons, Unread) and bool(daemons.of(*_BRINGS_RUNC))
         of = {file.path: _around(desk, file, tegra, own_path, config) for file in files}
         asked = any(file.value(NO_CGROUPS) is True for file in files)
-        told = desk.get(ToolkitCgroups) if asked else None
-        hurts = isinstance(told, ToolkitCgroups) and bool(told.no_cgroups)
-        return cls(of=of, rootful=_rootful(daemons), hurts=hurts)
+        return cls(of=of, rootful=_rootful(daemons), users=_users(desk) if asked else False)
+
+
+def _users(desk: Desk) -> Reading[bool]:
+    """Whether a container or job concerns GPUs; where no processes were recorded, none is seen."""
+    workloads = desk.get(GpuWorkloads)
+    if isinstance(workloads, Unread):
+        return False if workloads.why is Why.NOT_RECORDED else workloads
+    return bool(workloads.members)
 
 
 def _rootful(daemons: Daemons | Unread) -> tuple[Daemon, ...] | Unread:

@@ -39,7 +39,7 @@ def correct(one: Containerd, what: str) -> Remedy:
         Action.CHANGE_CONFIG,
         f"{what} {hint}".strip(),
         run=(f"{dump(one)} > /dev/null    # says what is wrong, and nothing when it loads",),
-        confirm="gpudoctor run --check toolkit.containerd-config",
+        confirm="gpudoctor run --check toolkit.containerd-config --check toolkit.containerd-runtime",
     )
 
 

@@ -82,7 +82,7 @@ SECRETS = (
         SECRET_WORDS,
         rf"(?i:(?<![\w.-]){SECRET_NAME}){_QUOTE}[ \t]{{0,8}}[:=]{{1,2}}[ \t]{{0,8}}"
         r"(?:\"((?:[^\"\\\n]|\\.){3,})\"|'((?:[^'\\\n]|\\.){3,})'|\\{1,4}[\"']([^\"'\\\n]{3,})|"
-        r"(?i:(?:bearer|basic|digest) +)?(?!(?i:bearer|basic|digest) )([^\s\"',;}&\\][^\s\"',;}&]{2,}))",
+        r"(?i:(?:bearer|basic|digest) +)?(?!(?i:bearer|basic|digest) |(?:null|true|false)\b)([^\s\"',;}&\\][^\s\"',;}&]{2,}))",
         "quoted quoted secret secret",
     ),
     _rule("bearer basic", r"(?i:\b(?:bearer|basic)) +([A-Za-z0-9+/=_.~-]{8,})", "secret"),

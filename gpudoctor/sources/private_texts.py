@@ -39,6 +39,8 @@ _EMAIL = re.compile(
 _DOMAIN = re.compile(
     rf"(?<![\w@-])(?<!\w\.)(?:(?:{MARK}|[A-Za-z0-9][A-Za-z0-9-]{{0,62}})\.){{1,30}}[A-Za-z]{{2,9}}(?![\w-])"
 )
+_NETWORK = re.compile(r"[\d.]{7,15}/\d{1,2}")
+"""A network, 127.0.0.0/8, is spelt like an image of a registry without a name."""
 _IMAGE = re.compile(
     r"(?<![\w./:@-])((?:[A-Za-z0-9-]{1,63}\.)+[a-z]{2,24}(?::\d{1,5})?|localhost:\d{1,5}|[a-z0-9][a-z0-9-]{1,62}:\d{2,5})"
     r"((?:/[a-z0-9][\w.-]{0,126}){1,8})((?::\w[\w.-]{0,126})?(?:@sha256:[0-9a-f]{64})?)(?![\w/])"
@@ -193,6 +195,8 @@ class Texts:
 
     def _private_image(self, name: str) -> str:
         if name.startswith(PUBLIC_IMAGES):
+            return name
+        if _NETWORK.fullmatch(name):
             return name
         return self.hide(name, "image")
 

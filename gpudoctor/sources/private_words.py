@@ -70,6 +70,7 @@ FILE_ENDS = frozenset(("local", "home", "dev", "io", "ai", "in", "com", "org"))
 """Behind a slash these are ends of files: /etc/rc.local."""
 
 PUBLIC_DOMAINS = frozenset((
+    "io.containerd.transfer.v1.local",
     "nvidia.com", "nvcr.io", "mellanox.com", "docker.io", "docker.com", "k8s.io", "kubernetes.io", "kernel.org", "github.com",
     "githubusercontent.com", "ubuntu.com", "canonical.com", "debian.org", "redhat.com", "fedoraproject.org", "rockylinux.org",
     "almalinux.org", "centos.org", "suse.com", "opensuse.org", "archlinux.org", "amazon.com", "python.org", "pypi.org",
