@@ -288,7 +288,7 @@ def _each(one: Containerd, cri: Cri) -> Iterator[Verdict]:
     for runtime in cri.nvidia:
         fault = faults[runtime.name]
         program = one.programs.get(runtime.name)
-        evidence = (*one.evidence, *(program.searched if program is not None else ()))
+        evidence = (*one.evidence, *(program.evidence if program is not None else ()))
         if isinstance(fault, Unread):
             yield fault.about(one)
         elif fault is not None:
@@ -308,11 +308,9 @@ def _fault(one: Containerd, runtime: Runtime) -> str | Unread | None:
     if runtime.is_plain:
         return None if isinstance(one.cri, Cri) and one.cri.cdi else "names no NVIDIA program: it is plain runc"
     program = one.programs.get(runtime.name)
-    if program is None or isinstance(program.place, str):
+    if program is None or program.found:
         return None
-    return (
-        program.place if isinstance(program.place, Unread) else f"names {runtime.binary}, which is no executable file"
-    )
+    return program.path if isinstance(program.path, Unread) else f"names {runtime.binary}, which is no executable file"
 
 
 def _broken(one: Containerd, cri: Cri, runtime: Runtime, fault: str, evidence: Cited, *, works: bool) -> Verdict:
@@ -349,16 +347,16 @@ def _without(one: Containerd, cri: Cri) -> Verdict:
     if one.asked is False:
         return NotApplicable(one, "it has no nvidia runtime, and no kubelet talks to it", one.evidence)
     toolkit = one.toolkit
-    if toolkit is None or toolkit.place is None:
-        searched = toolkit.searched[:1] if toolkit is not None else ()
+    if toolkit is None or toolkit.missing:
+        searched = toolkit.evidence[:1] if toolkit is not None else ()
         return NotApplicable(
             one, "it has no nvidia runtime, and the toolkit is not installed", (*one.evidence, *searched)
         )
-    if isinstance(toolkit.place, Unread):
-        return toolkit.place.about(one)
+    if isinstance(toolkit.path, Unread):
+        return toolkit.path.about(one)
     if isinstance(one.asked, Unread):
         return one.asked.about(one)
-    return _lacking(one, cri, toolkit.searched)
+    return _lacking(one, cri, toolkit.evidence)
 
 
 def _lacking(one: Containerd, cri: Cri, toolkit: Cited) -> Verdict:

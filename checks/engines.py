@@ -129,7 +129,7 @@ def _default_words(setup: CrioSetup, name: str) -> str:
 def _without_handler(crio: CrioConfig, setup: CrioSetup) -> Verdict:
     """GPUs can come by a hook or by CDI; else a file that was meant to bring a handler, or nobody's wish."""
     hooks, specs = setup.hooks, setup.specs
-    there = next((hook for hook in hooks.nvidia if hook.program.found), None)
+    there = hooks.working
     if there is not None:
         evidence = (*there.cite("program"), *there.program.evidence)
         return Pass(crio, f"no handler, but {there.path} runs {there.program.name} for GPU containers", evidence)
@@ -141,7 +141,7 @@ def _without_handler(crio: CrioConfig, setup: CrioSetup) -> Verdict:
     unread = hooks.unread or (specs.unread if specs is not None else None)
     if unread is not None:
         return unread.about(crio)
-    unseen = next((hook for hook in hooks.nvidia if not hook.program.missing), None)
+    unseen = hooks.doubtful
     if unseen is not None:
         return Unknown(crio, Why.NOT_ANSWERED, f"{unseen.path}: whether its program exists is not known")
     if setup.strays and crio.unsaid is not None:
@@ -150,7 +150,7 @@ def _without_handler(crio: CrioConfig, setup: CrioSetup) -> Verdict:
         summary = f"{setup.strays[0].where} brings the runtime, but CRI-O reads {setup.files.folder} only"
         evidence = (*setup.strays, Evidence(setup.files.folder, "no file there defines an NVIDIA runtime"))
         return Fail(crio, summary, evidence, (CRIO_CONFIGURE, CRIO_RESTART), Breaks.SUBJECT, cause="unread-drop-in")
-    gone = next((hook for hook in hooks.nvidia if hook.program.missing), None)
+    gone = hooks.gone
     if gone is not None:
         summary = (
             f"{gone.path} names {gone.program.name}, which is gone: CRI-O leaves the hook out, and pods get no GPU"
@@ -197,8 +197,8 @@ def _podman_runtime(podman: PodmanConfig, setup: PodmanSetup) -> Iterator[Verdic
 
 def _podman_devices(podman: PodmanConfig, setup: PodmanSetup) -> Verdict:
     specs, hooks = setup.specs.of(GPU), setup.hooks
-    there = next((hook for hook in hooks.nvidia if hook.program.found), None)
-    gone = next((hook for hook in hooks.nvidia if hook.program.missing), None)
+    there = hooks.working
+    gone = hooks.gone
     open_spec = next((spec for spec in specs if spec.for_everyone is not False), None)
     runtime = next((runtime for runtime in setup.runtimes if runtime.program.found), None)
     if open_spec is not None:
@@ -216,7 +216,7 @@ def _podman_devices(podman: PodmanConfig, setup: PodmanSetup) -> Verdict:
         return Pass(podman, f"runtime {runtime.name!r} is {runtime.program.path}", evidence)
     if (unread := setup.specs.unread or hooks.unread) is not None:
         return unread.about(podman)
-    unseen = next((hook for hook in hooks.nvidia if not hook.program.missing), None)
+    unseen = hooks.doubtful
     if unseen is not None:
         return Unknown(podman, Why.NOT_ANSWERED, f"{unseen.path}: whether its program exists is not known")
     if gone is not None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gpudoctor.chain import Link
 from gpudoctor.facts.docker import DAEMON_JSON, DockerConfig, DockerRuntime
+from gpudoctor.knowledge.engine_remedies import INSTALL_TOOLKIT
 from gpudoctor.registry import check
 from gpudoctor.verdicts import Action, Breaks, Fail, NotApplicable, Pass, Remedy, Unread, Verdict, Verdicts, Warn
 
@@ -18,12 +19,6 @@ CONFIGURE = Remedy(
     "Let the toolkit write its runtime into the file.",
     run=("nvidia-ctk runtime configure --runtime=docker",),
     confirm=f"dockerd --validate --config-file {DAEMON_JSON}",
-)
-INSTALL = Remedy(
-    Action.INSTALL_PACKAGE,
-    "Install the NVIDIA Container Toolkit, or correct the path.",
-    run=("apt-get install nvidia-container-toolkit    # RHEL: dnf install nvidia-container-toolkit",),
-    confirm="command -v nvidia-container-runtime",
 )
 RESTART = Remedy(
     Action.RESTART_SERVICE,
@@ -100,7 +95,7 @@ def _program(docker: DockerConfig, runtime: DockerRuntime) -> Verdict:
         summary = f"runtime {runtime.name!r} is a plain shim: it names no NVIDIA program"
         return Fail(docker, summary, evidence, (CONFIGURE, RESTART), Breaks.SUBJECT, cause="program")
     summary = f"runtime {runtime.name!r} names {runtime.program}, which is not an executable file"
-    return Fail(docker, summary, evidence, (INSTALL, CONFIGURE, RESTART), Breaks.SUBJECT, cause="program")
+    return Fail(docker, summary, evidence, (INSTALL_TOOLKIT, CONFIGURE, RESTART), Breaks.SUBJECT, cause="program")
 
 
 def _without_runtime(docker: DockerConfig) -> Verdict:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from gpudoctor.facts.config_text import parse_json
 from gpudoctor.facts.daemons import WITH_KUBELET, Daemons, Program
 from gpudoctor.facts.desk import Desk, Fact
+from gpudoctor.facts.docker import DAEMON_JSON
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.raw import Absent, TextFile
 from gpudoctor.facts.software import CONTAINERD, DOCKER, RUNC, TOOLKIT, Software, Version
@@ -12,8 +13,6 @@ from gpudoctor.facts.toolkit_config import ToolkitConfig
 from gpudoctor.facts.toolkit_surroundings import ToolkitSurroundings
 from gpudoctor.knowledge.toolkit_config import NO_COMPAT_HOOK, auto_means
 from gpudoctor.verdicts import Cited, Unread
-
-DAEMON_JSON = "/etc/docker/daemon.json"
 
 
 class AdvisedSoftware(Fact, frozen=True):

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -70,6 +71,13 @@ def parse_toml(file: TextFile) -> Document | Malformed | Unread:
         )
     except (ValueError, RecursionError) as error:
         return _malformed(file, 0, 0, str(error))
+
+
+def parse_toml_of(file: TextFile, fault: Callable[[Document], str | None]) -> Document | Malformed | Unread:
+    """A TOML document of one program; `fault` says what that program's decoder objects to, None where to nothing."""
+    document = parse_toml(file)
+    said = fault(document) if isinstance(document, dict) else None
+    return document if said is None else Malformed(file.where, 0, 0, well_formed(said))
 
 
 def parse_json(file: TextFile) -> Document | Malformed | Unread:

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from gpudoctor.facts.boot import in_words
 from gpudoctor.facts.containerd_answer import Told, ask
 from gpudoctor.facts.containerd_config import Loaded, Refused, load
 from gpudoctor.facts.containerd_cri import Cri, Declared, cri_of, without_file
@@ -19,9 +18,7 @@ from gpudoctor.facts.containerd_places import (
     kubelet_sockets,
 )
 from gpudoctor.facts.containerd_programs import (
-    Program,
     declared_in,
-    find_program,
     find_toolkit,
     ineffective,
     nvidia_specs,
@@ -29,10 +26,10 @@ from gpudoctor.facts.containerd_programs import (
     unimported,
 )
 from gpudoctor.facts.containerd_rules import Rules, candidates, rules_for
-from gpudoctor.facts.daemons import Daemon, Daemons
-from gpudoctor.facts.daemons import Program as DaemonProgram
+from gpudoctor.facts.daemons import Daemon, Daemons, Program, changed
 from gpudoctor.facts.desk import Citable, Desk, Population
 from gpudoctor.facts.processes import Processes
+from gpudoctor.facts.programs import Located, locate
 from gpudoctor.facts.raw import Absent, Entry, Raw
 from gpudoctor.facts.software import CONTAINERD, Software, Version
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
@@ -58,13 +55,13 @@ class Containerd(Citable, frozen=True):
     loaded: Loaded | Refused | Unread | None
     cri: Cri | Unread
     asked: bool | Unread
-    programs: Mapping[str, Program] = {}
+    programs: Mapping[str, Located] = {}
     stray: tuple[Declared, ...] = ()
     vain: tuple[Declared, ...] = ()
     changed: tuple[Evidence, ...] | None = ()
     told: Told | Unread | None = None
     specs: tuple[str, ...] | Unread = ()
-    toolkit: Program | None = None
+    toolkit: Located | None = None
     plugin_sockets: tuple[str, ...] | Unread = ()
     elsewhere: tuple[Declared, ...] = ()
 
@@ -99,7 +96,7 @@ class Containerds(Population, frozen=True):
     def gather(cls, desk: Desk) -> "Containerds | Unread":
         """The running ones; where none runs, or that is not known, what is installed or configured at the usual place."""
         raw, daemons = desk.raw, desk.get(Daemons)
-        running = () if isinstance(daemons, Unread) else daemons.of(DaemonProgram.CONTAINERD)
+        running = () if isinstance(daemons, Unread) else daemons.of(Program.CONTAINERD)
         asked = _asked(desk, daemons, running)
         found: dict[str, Containerd] = {}
         for daemon in running:
@@ -236,19 +233,19 @@ def _socket(daemon: Daemon | None, loaded: Loaded | Refused | Unread | None) -> 
 
 def _with_surroundings(raw: Raw, one: Containerd) -> Containerd:
     cri, loaded = one.cri, one.loaded if isinstance(one.loaded, Loaded) else None
-    changed = _changed(raw, one.daemon, loaded)
+    younger = _changed(raw, one.daemon, loaded)
     one = replace(
         one,
         stray=unimported(raw, one.path, loaded) if isinstance(one.loaded, Loaded | None) else (),
-        changed=changed,
-        told=ask(raw, one.socket) if changed and one.asked is True else None,
+        changed=younger,
+        told=ask(raw, one.socket) if younger and one.asked is True else None,
     )
     if isinstance(cri, Unread) or cri.disabled:
         return one
     if loaded is not None:
         one = replace(one, vain=ineffective(loaded, cri))
     if cri.nvidia:
-        return replace(one, programs={one.name: find_program(raw, one.binary) for one in cri.nvidia if one.binary})
+        return replace(one, programs={one.name: locate(raw, one.binary) for one in cri.nvidia if one.binary})
     return replace(
         one,
         specs=nvidia_specs(raw, cri) if cri.cdi is not False else (),
@@ -267,7 +264,7 @@ def _changed(raw: Raw, daemon: Daemon | None, loaded: Loaded | None) -> tuple[Ev
     for file in loaded.files:
         entry = raw.entry(file.path, follow=True)
         older = daemon.older_than(entry) if isinstance(entry, Entry) else None
-        if older and isinstance(entry, Entry) and entry.mtime is not None:
-            found.append(Evidence(entry.where, f"changed {in_words(entry.mtime)}"))
+        if older and isinstance(entry, Entry):
+            found.append(changed(entry))
         unsure |= older is None
     return tuple(found) if found or not unsure else None

@@ -13,11 +13,10 @@ from msgspec import Struct
 from gpudoctor.facts.containerd_config import DEFAULTS, ConfigFile, Loaded, cri_key, cri_table, is_disabled
 from gpudoctor.facts.containerd_rules import Rules
 from gpudoctor.facts.containerd_types import CRI, decode
+from gpudoctor.facts.gpu_specs import DEFAULT_FOLDERS
 
 RUNC = ("io.containerd.runc.v2", "io.containerd.runc.v1")
 """Shims that run an OCI runtime as a program, whose options.BinaryName is the program's (pkg/cri/config, getRuntimeOptionsType)."""
-
-SPEC_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
 class Runtime(Struct, frozen=True):
@@ -81,7 +80,7 @@ def cri_of(loaded: Loaded, rules: Rules) -> Cri:
     deprecated = containerd.get("default_runtime", {})
     if rules.first_generation and deprecated.get("runtime_type"):
         default, runtimes["default"] = "default", _runtime("default", deprecated)
-    folders = tuple(table.get("cdi_spec_dirs", SPEC_FOLDERS))
+    folders = tuple(table.get("cdi_spec_dirs", DEFAULT_FOLDERS))
     return Cri(
         key=cri_key(loaded.version, rules),
         disabled=disabled,

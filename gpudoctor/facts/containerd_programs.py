@@ -2,16 +2,12 @@
 
 import posixpath
 
-from msgspec import Struct
-
 from gpudoctor.facts.config_text import parse_toml
 from gpudoctor.facts.containerd_config import ConfigFile, Loaded
 from gpudoctor.facts.containerd_cri import Cri, Declared, declared
-from gpudoctor.facts.raw import Entry, EntryType, Listing, Raw, TextFile
-from gpudoctor.verdicts import Cited, Evidence, Unread, Why
-
-SEARCHED = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-"""Where a service finds a program by its bare name: systemd's default PATH (systemd.exec(5), $PATH); containerd's shim inherits it."""
+from gpudoctor.facts.programs import Located, locate
+from gpudoctor.facts.raw import Entry, Listing, Raw, TextFile
+from gpudoctor.verdicts import Unread, Why
 
 TOOLKIT_RUNTIME = "nvidia-container-runtime"
 DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
@@ -24,43 +20,13 @@ DROP_IN_FOLDERS = ("conf.d", "config.d")
 MOST_DROP_INS = 20
 
 
-class Program(Struct, frozen=True):
-    """A runtime's program: where it is, None if nowhere it is looked for, or why that is not known; and what was seen."""
-
-    named: str
-    place: str | Unread | None
-    searched: Cited
-
-
-def find_program(raw: Raw, named: str) -> Program:
-    """An executable file of that path, or along PATH for a bare name (os/exec, LookPath)."""
-    places = (named,) if "/" in named else tuple(f"{folder}/{named}" for folder in SEARCHED)
-    unread: Unread | None = None
-    seen: list[Evidence] = []
-    for place in places:
-        entry = raw.entry(place, follow=True)
-        if isinstance(entry, Unread):
-            unread = unread or entry
-        elif isinstance(entry, Entry):
-            usable = entry.type is EntryType.FILE and (entry.mode is None or bool(entry.mode & 0o111))
-            if usable:
-                return Program(named, place, (Evidence(place, "exists, executable" if entry.mode else "exists"),))
-            mode = f" with mode {entry.mode:04o}" if entry.type is EntryType.FILE and entry.mode is not None else ""
-            seen.append(Evidence(place, f"is a {entry.type.words}{mode}: cannot be run"))
-        else:
-            seen.append(Evidence(place, entry.detail))
-    if unread is not None:
-        return Program(named, unread, (Evidence(unread.where, unread.detail),))
-    return Program(named, None, tuple(seen))
-
-
-def find_toolkit(raw: Raw) -> Program:
+def find_toolkit(raw: Raw) -> Located:
     """The toolkit's runtime along PATH, or where the Operator puts it."""
-    found = find_program(raw, TOOLKIT_RUNTIME)
-    if found.place is not None:
+    found = locate(raw, TOOLKIT_RUNTIME)
+    if not found.missing:
         return found
-    other = find_program(raw, OPERATOR_RUNTIME)
-    return other if other.place is not None else found
+    other = locate(raw, OPERATOR_RUNTIME)
+    return found if other.missing else other
 
 
 def plugin_sockets(raw: Raw) -> tuple[str, ...] | Unread:

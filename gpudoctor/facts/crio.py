@@ -15,7 +15,6 @@ from gpudoctor.facts.raw import Absent, Entry, Listing, Raw, TextFile
 from gpudoctor.facts.software import CRIO, Software, Version
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
-PROGRAMS = ("/usr/bin/crio", "/usr/local/bin/crio")
 OTHER_FOLDER = "/etc/crio/conf.d"
 """Where nvidia-ctk of 1.18 and 1.19 puts its file, which CRI-O does not read (nvidia-container-toolkit 584f68e, fixed in 1.20.0)."""
 CDI_SINCE = (1, 24)
@@ -90,7 +89,7 @@ class CrioConfig(Fact, frozen=True):
         daemons = desk.get(Daemons)
         running = () if isinstance(daemons, Unread) else daemons.of(Program.CRIO)
         daemon = running[0] if running else None
-        program = any_of(desk.raw, PROGRAMS)
+        program = any_of(desk.raw, CRIO.programs)
         if daemon is None and not program.found:
             if isinstance(program.path, Unread):
                 return program.path
@@ -162,7 +161,7 @@ def _unsaid(raw: Raw, daemons: Daemons | Unread, daemon: Daemon | None) -> Unrea
         return daemons
     if daemon is None:
         return daemons.unlisted or Unread(
-            Why.NOT_ANSWERED, PROGRAMS[0], "does not run, so that it could tell which folder it reads"
+            Why.NOT_ANSWERED, CRIO.programs[0], "does not run, so that it could tell which folder it reads"
         )
     if isinstance(daemon.arguments, Unread):
         return daemon.arguments

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gpudoctor.facts.config_text import Document, Malformed, parse_toml, well_formed
+from gpudoctor.facts.config_text import Document, Malformed, parse_toml_of, well_formed
 from gpudoctor.facts.daemons import Daemon
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Raw, TextFile
 from gpudoctor.verdicts import Evidence, Unread, Why
@@ -118,16 +118,12 @@ class _Merged:
         """Merge one file; nothing comes after one that is refused."""
         if self.refused is not None:
             return
-        document = parse_toml(file)
+        document = parse_toml_of(file, lambda found: next(_wrong_types(found), None))
         if isinstance(document, Unread):
             self.unread = document
             return
         if isinstance(document, Malformed):
             self.refused = document
-            return
-        fault = next(_wrong_types(document), None)
-        if fault is not None:
-            self.refused = Malformed(file.where, 0, 0, well_formed(fault))
             return
         self.read.append(file.where)
         crio = document.get("crio", {})

@@ -1,12 +1,12 @@
 """Docker's daemon.json: does it parse, and which runtimes does it name."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from gpudoctor.facts.config_text import Document, Malformed, parse_json, well_formed
 from gpudoctor.facts.desk import Citable, Desk, Fact, Reading
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw, TextFile
-from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
+from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread
 
 DAEMON_JSON = "/etc/docker/daemon.json"
 
@@ -75,50 +75,31 @@ class DockerConfig(Fact, frozen=True):
             )
         settings, error = _parse(file)
         said = error if isinstance(error, str) else _abridged(file.text)
-        evidence["file"] = Evidence(DAEMON_JSON, _well_formed(said))
+        evidence["file"] = Evidence(DAEMON_JSON, well_formed(said))
         default = settings.get("default-runtime")
         return cls(
             installed=installed,
             present=True,
             syntax_error=error,
             runtimes={} if error is not None else _runtimes(raw, settings.get("runtimes")),
-            default_runtime=_well_formed(default) if isinstance(default, str) else None,
+            default_runtime=well_formed(default) if isinstance(default, str) else None,
             toolkit_runtime=toolkit,
             searched=searched,
             read_from=evidence,
         )
 
 
-_ESCAPED_BYTE = re.compile(r"\\x[0-9a-f]{2}")
-"""How a byte that is not UTF-8 appears in a file's text."""
+def _parse(file: TextFile) -> tuple[Document, Reading[str | None]]:
+    """The settings, and what dockerd objects to."""
+    found = parse_json(file)
+    if isinstance(found, Unread):
+        return {}, found
+    if isinstance(found, Malformed):
+        return {}, found.evidence.shows
+    return found, _wrong_type(found)
 
 
-def _parse(file: TextFile) -> tuple[dict[str, Any], Reading[str | None]]:
-    """The settings, and what a strict parser objects to."""
-    import json
-
-    text = file.text.removeprefix("\ufeff")
-    if file.truncated:
-        return {}, Unread(Why.NOT_RECORDED, file.where, "only its beginning was kept")
-    if not text.strip(" \t\r\n"):
-        return {}, None
-    try:
-        settings = json.loads(text, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        if _ESCAPED_BYTE.match(text, error.pos):
-            return {}, Unread(Why.UNREADABLE, file.where, "holds bytes that are not UTF-8, which Docker may accept")
-        line = text.splitlines()[error.lineno - 1] if error.lineno <= len(text.splitlines()) else ""
-        return {}, f"line {error.lineno} column {error.colno}: {error.msg}: {line.strip()[:100]!r}"
-    except (ValueError, RecursionError) as error:
-        return {}, str(error)
-    if settings is None:
-        return {}, None
-    if not isinstance(settings, dict):
-        return {}, f"holds a JSON {type(settings).__name__}, not an object"
-    return settings, _wrong_type(settings)
-
-
-def _wrong_type(settings: dict[str, Any]) -> str | None:
+def _wrong_type(settings: Document) -> str | None:
     """What Go's decoder refuses in the settings that are read here."""
     default, runtimes = settings.get("default-runtime"), settings.get("runtimes")
     if default is not None and not isinstance(default, str):
@@ -129,22 +110,12 @@ def _wrong_type(settings: dict[str, Any]) -> str | None:
         return "runtimes defines runc, a name that dockerd keeps for itself"
     for name, entry in (runtimes or {}).items():
         if entry is not None and not isinstance(entry, dict):
-            return f"runtimes.{_well_formed(name)} is {entry!r}, not an object"
+            return f"runtimes.{well_formed(name)} is {entry!r}, not an object"
         for key, kind in (("path", str), ("runtimeType", str), ("options", dict), ("runtimeArgs", list)):
             value = (entry or {}).get(key)
             if value is not None and not isinstance(value, kind):
-                return f"runtimes.{_well_formed(name)}.{key} is {value!r}, not a {kind.__name__}"
+                return f"runtimes.{well_formed(name)}.{key} is {value!r}, not a {kind.__name__}"
     return None
-
-
-def _well_formed(text: str) -> str:
-    """JSON can spell lone surrogates, which nothing can print."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _no_constant(name: str) -> None:
-    """Go's decoder, which dockerd uses, knows no NaN and no Infinity."""
-    raise ValueError(f"{name} is not JSON")
 
 
 def _abridged(text: str) -> str:
@@ -152,7 +123,7 @@ def _abridged(text: str) -> str:
 
 
 def _runtimes(raw: Raw, table: dict[str, Any] | None) -> dict[str, DockerRuntime]:
-    entries = ((_well_formed(name), entry or {}) for name, entry in (table or {}).items())
+    entries = ((well_formed(name), entry or {}) for name, entry in (table or {}).items())
     return {name: _runtime(raw, name, entry) for name, entry in entries}
 
 
@@ -170,7 +141,7 @@ def _runtime(raw: Raw, name: str, entry: dict[str, Any]) -> DockerRuntime:
     elif path and options:
         refused = "gives options to a path"
     binary = options.get("BinaryName")
-    program = _well_formed(path or (binary if isinstance(binary, str) else "")) or None
+    program = well_formed(path or (binary if isinstance(binary, str) else "")) or None
     says = Evidence(DAEMON_JSON, f"runtimes.{name} names {program or shim or 'no program'}")
     if refused is not None or program is None:
         return DockerRuntime(name=name, program=None, executable=False, refused=refused, read_from={"program": says})

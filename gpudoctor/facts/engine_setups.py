@@ -9,23 +9,30 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from gpudoctor.facts.config_text import parse_toml
+from gpudoctor.facts.containerd_places import (
+    DEFAULT_CONFIG,
+    DEFAULT_SOCKET,
+    K3S_SOCKET,
+    MICROK8S_SOCKET,
+    as_path,
+    config_of,
+)
 from gpudoctor.facts.crio import CrioConfig
 from gpudoctor.facts.daemons import Daemon, Daemons, Program
 from gpudoctor.facts.desk import Desk
+from gpudoctor.facts.docker import DAEMON_JSON
 from gpudoctor.facts.gpu_specs import DEFAULT_FOLDERS, GpuSpecs, read_specs
 from gpudoctor.facts.raw import Absent, Entry, Listing, Raw, TextFile
 from gpudoctor.facts.software import CONTAINERD, Software, Version
 from gpudoctor.verdicts import Evidence, Unread, Why
 
-CONTAINERD_CONFIG, CONTAINERD_SOCKET = "/etc/containerd/config.toml", "/run/containerd/containerd.sock"
-"""containerd's defaults (containerd.io docs/man/containerd.8.md)."""
 KNOWN_CONFIGS = {
-    CONTAINERD_SOCKET: (CONTAINERD_CONFIG,),
-    "/run/k3s/containerd/containerd.sock": (
+    DEFAULT_SOCKET: (DEFAULT_CONFIG,),
+    K3S_SOCKET: (
         "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
         "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
     ),
-    "/var/snap/microk8s/common/run/containerd.sock": ("/var/snap/microk8s/current/args/containerd.toml",),
+    MICROK8S_SOCKET: ("/var/snap/microk8s/current/args/containerd.toml",),
     "/run/k0s/containerd.sock": ("/etc/k0s/containerd.toml",),
 }
 """Which file the containerd behind a socket reads, by the distribution that has it there, where its own arguments do not tell."""
@@ -36,7 +43,6 @@ DOCKER_SOCKETS = (
     "/run/dockershim.sock",
     "/run/k3s/cri-dockerd/cri-dockerd.sock",
 )
-DAEMON_JSON = "/etc/docker/daemon.json"
 MOST_IMPORTS = 20
 
 _RUNTIME = r"^(?![ \t]*#).*(?:nvidia-container-runtime|runtimes\.['\"]?nvidia).*$"
@@ -66,8 +72,7 @@ class EngineSetup(Struct, frozen=True):
 
 def setups(desk: Desk, daemons: Daemons) -> tuple[EngineSetup, ...]:
     """All engines that run or are set up on this node."""
-    found = [*_containerds(desk, daemons), *_crio(desk), *_docker(desk.raw, daemons)]
-    return tuple(found)
+    return (*_containerds(desk, daemons), *_crio(desk), *_docker(desk.raw, daemons))
 
 
 def _containerds(desk: Desk, daemons: Daemons) -> list[EngineSetup]:
@@ -85,12 +90,14 @@ def _containerds(desk: Desk, daemons: Daemons) -> list[EngineSetup]:
 
 
 def _running(desk: Desk, daemon: Daemon, specs: GpuSpecs) -> EngineSetup:
-    config = daemon.option("config", "c") or CONTAINERD_CONFIG
+    config = config_of(daemon)
     prepared, evidence, told = _read_config(desk, config, specs)
     if isinstance(daemon.arguments, Unread):
         return EngineSetup("containerd", "a configuration not seen", (), True, daemon.arguments, ())
-    address = daemon.option("address", "a") or told or CONTAINERD_SOCKET
-    return EngineSetup("containerd", config, (_plain(address),), True, prepared, (daemon.cite("command")[0], *evidence))
+    address = daemon.option("address", "a") or told or DEFAULT_SOCKET
+    return EngineSetup(
+        "containerd", config, (as_path(address),), True, prepared, (daemon.cite("command")[0], *evidence)
+    )
 
 
 def _read_config(desk: Desk, path: str, specs: GpuSpecs) -> tuple[bool | Unread, tuple[Evidence, ...], str]:
@@ -173,7 +180,7 @@ def _crio(desk: Desk) -> list[EngineSetup]:
         EngineSetup(
             "cri-o",
             setup.files.config,
-            (_plain(listen.value) if listen is not None else CRIO_SOCKET,),
+            (as_path(listen.value) if listen is not None else CRIO_SOCKET,),
             crio.daemon is not None,
             bool(evidence) or unread or False,
             evidence[:2] or crio.cite("installed"),
@@ -193,8 +200,3 @@ def _docker(raw: Raw, daemons: Daemons) -> list[EngineSetup]:
         prepared = "nvidia" in file.text
         shows = Evidence(file.where, "names an NVIDIA runtime" if prepared else "names no NVIDIA runtime")
     return [EngineSetup("docker", DAEMON_JSON, DOCKER_SOCKETS, bool(running), prepared, (shows,))]
-
-
-def _plain(address: str) -> str:
-    path = address.removeprefix("unix://")
-    return f"/run/{path.removeprefix('/var/run/')}" if path.startswith("/var/run/") else path

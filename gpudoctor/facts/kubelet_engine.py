@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gpudoctor.facts.config_text import parse_yaml
+from gpudoctor.facts.containerd_places import DEFAULT_SOCKET, K3S_SOCKET, KUBELET_CONFIG, MICROK8S_SOCKET, as_path
 from gpudoctor.facts.daemons import WITH_KUBELET, Daemon, Daemons, Program
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.engine_setups import EngineSetup, setups
@@ -18,14 +19,10 @@ from gpudoctor.facts.raw import Absent, Entry, Listing, Raw, TextFile
 from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread, Why
 
 OPTION = "container-runtime-endpoint"
-DEFAULT = "unix:///run/containerd/containerd.sock"
-K3S, K3S_DOCKER = "unix:///run/k3s/containerd/containerd.sock", "unix:///run/k3s/cri-dockerd/cri-dockerd.sock"
+DEFAULT = f"unix://{DEFAULT_SOCKET}"
+K3S, K3S_DOCKER = f"unix://{K3S_SOCKET}", "unix:///run/k3s/cri-dockerd/cri-dockerd.sock"
 """k3s pkg/agent/config/config.go; RKE2 uses the same."""
-MICROK8S, MICROK8S_ARGUMENTS = (
-    "unix:///var/snap/microk8s/common/run/containerd.sock",
-    "/var/snap/microk8s/current/args/kubelet",
-)
-KUBELET_CONFIG = "/var/lib/kubelet/config.yaml"
+MICROK8S, MICROK8S_ARGUMENTS = f"unix://{MICROK8S_SOCKET}", "/var/snap/microk8s/current/args/kubelet"
 ARGUMENT_FILES = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet")
 """kubeadm's unit reads the first and, by distribution, one of the others (kubernetes/release, 10-kubeadm.conf)."""
 UNIT_DROP_INS = ("/etc/systemd/system/kubelet.service.d", "/usr/lib/systemd/system/kubelet.service.d")
@@ -44,8 +41,7 @@ class Endpoint(Struct, frozen=True):
     @property
     def socket(self) -> str:
         """The path, the same for /var/run and /run."""
-        path = self.url.removeprefix("unix://")
-        return f"/run/{path.removeprefix('/var/run/')}" if path.startswith("/var/run/") else path
+        return as_path(self.url)
 
 
 class KubeletEngine(Fact, frozen=True):

@@ -43,6 +43,21 @@ class HookFolders(Citable, frozen=True):
         """The hooks that are NVIDIA's."""
         return tuple(hook for hook in self.hooks if hook.is_nvidia)
 
+    @property
+    def working(self) -> OciHook | None:
+        """The first of them whose program is there."""
+        return next((hook for hook in self.nvidia if hook.program.found), None)
+
+    @property
+    def gone(self) -> OciHook | None:
+        """The first of them whose program was looked for in vain."""
+        return next((hook for hook in self.nvidia if hook.program.missing), None)
+
+    @property
+    def doubtful(self) -> OciHook | None:
+        """The first of them whose program is not known to be gone."""
+        return next((hook for hook in self.nvidia if not hook.program.missing), None)
+
 
 def read_hooks(raw: Raw, folders: Iterable[str]) -> HookFolders:
     """All hooks of some folders, a folder that is not there being none."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gpudoctor.facts.config_text import Document, Malformed, parse_toml, well_formed
+from gpudoctor.facts.config_text import Document, Malformed, parse_toml_of, well_formed
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.gpu_specs import DEFAULT_FOLDERS, GpuSpecs, read_specs
 from gpudoctor.facts.oci_hooks import DEFAULT_FOLDER, HookFolders, read_hooks
@@ -85,13 +85,11 @@ class _Engine:
     def take(self, file: TextFile) -> None:
         if self.refused is not None:
             return
-        document = parse_toml(file)
+        document = parse_toml_of(file, _wrong_type)
         if isinstance(document, Unread):
             self.unread = document
         elif isinstance(document, Malformed):
             self.refused = document
-        elif (fault := _wrong_type(document)) is not None:
-            self.refused = Malformed(file.where, 0, 0, well_formed(fault))
         else:
             self.read.append(file.where)
             self._merge(document.get("engine", {}), file.where)

@@ -43,7 +43,8 @@ def locate(raw: Raw, program: str, folders: Iterable[str] = SERVICE_PATH) -> Loc
         elif entry.type is EntryType.FILE and (entry.mode is None or entry.mode & 0o111):
             return Located(program, path, (Evidence(path, _executable(entry)),))
         else:
-            seen.append(Evidence(path, f"is a {entry.type.words}, not executable"))
+            mode = f" with mode {entry.mode:04o}" if entry.type is EntryType.FILE and entry.mode is not None else ""
+            seen.append(Evidence(path, f"is a {entry.type.words}{mode}, not executable"))
     if unread is not None:
         return Located(program, unread, (Evidence(unread.where, unread.detail),))
     return Located(program, None, tuple(seen))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from gpudoctor.facts.boot import booted_at
-from gpudoctor.facts.daemons import TICKS_PER_SECOND, Daemon, Daemons, Program
+from gpudoctor.facts.daemons import TICKS_PER_SECOND, Daemons, Program
 from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.gpu_workloads import GpuWorkloads
 from gpudoctor.facts.raw import JOURNALS, Log, Raw, SourceKind
@@ -66,16 +66,8 @@ class StartFailure(Citable, frozen=True):
 class EngineJournal(Citable, frozen=True):
     """What one engine's journal tells. `failures` are those not followed by a start that succeeded, the latest first; `over` the others."""
 
-    engine: str
-    unit: str
     failures: tuple[StartFailure, ...]
     over: tuple[StartFailure, ...]
-    daemon: Daemon | None
-
-    @property
-    def subject(self) -> Subject:
-        """The engine."""
-        return Subject(SubjectKind.SERVICE, self.engine)
 
 
 class StartFailures(Fact, frozen=True):
@@ -91,15 +83,13 @@ class StartFailures(Fact, frozen=True):
         units = dict(_units(daemons, desk.raw))
         if not units and isinstance(daemons, Unread):
             return daemons
-        started = _starts(desk) if units else {}
-        journals = {
-            engine: _journal(desk.raw, engine, unit, daemon, started) for engine, (unit, daemon) in units.items()
-        }
+        if not units:
+            return cls(journals={})
         workloads = desk.get(GpuWorkloads)
-        hidden = isinstance(workloads, Unread) and workloads.why is not Why.NOT_RECORDED
-        return cls(
-            journals=_without_echoes(journals), unseen=workloads if hidden and isinstance(workloads, Unread) else None
-        )
+        unseen = workloads if isinstance(workloads, Unread) and workloads.why is not Why.NOT_RECORDED else None
+        started = {} if isinstance(workloads, Unread) else _starts(desk.raw, workloads)
+        journals = {engine: _journal(desk.raw, engine, unit, started) for engine, unit in units.items()}
+        return cls(journals=_without_echoes(journals), unseen=unseen)
 
 
 def _without_echoes(journals: Mapping[str, EngineJournal | Unread]) -> dict[str, EngineJournal | Unread]:
@@ -117,27 +107,25 @@ def _without_echoes(journals: Mapping[str, EngineJournal | Unread]) -> dict[str,
     return {**journals, KUBELET: replace(kubelet, failures=own)}
 
 
-def _units(daemons: Daemons | Unread, raw: Raw) -> Iterator[tuple[str, tuple[str, Daemon | None]]]:
+def _units(daemons: Daemons | Unread, raw: Raw) -> Iterator[tuple[str, str]]:
     """The unit of each engine; several daemons of one program, as inside of Docker's, have one that systemd starts."""
     running = () if isinstance(daemons, Unread) else daemons.of(*ENGINES)
     for daemon in running:
         # A containerd that dockerd or k3s started writes into the journal of theirs.
         if daemon.program is not Program.CONTAINERD or daemon.unit in ("", UNITS[Program.CONTAINERD]):
-            yield ENGINES[daemon.program], (daemon.unit or UNITS[daemon.program], daemon)
+            yield ENGINES[daemon.program], daemon.unit or UNITS[daemon.program]
     if raw.kind in (SourceKind.SNAPSHOT, SourceKind.BUG_REPORT):
         for program, engine in ENGINES.items():
             unit = UNITS[program]
             if all(daemon.program is not program for daemon in running) and isinstance(raw.log(_name(unit)), Log):
-                yield engine, (unit, None)
+                yield engine, unit
 
 
 def _name(unit: str) -> str:
     return f"{JOURNALS}{unit}.log"
 
 
-def _journal(
-    raw: Raw, engine: str, unit: str, daemon: Daemon | None, started: Mapping[str, float]
-) -> EngineJournal | Unread:
+def _journal(raw: Raw, engine: str, unit: str, started: Mapping[str, float]) -> EngineJournal | Unread:
     log = raw.log(_name(unit))
     if isinstance(log, Unread):
         return log
@@ -145,11 +133,8 @@ def _journal(
     later = max((moment for name, moment in started.items() if name in _ENGINE_OF.get(engine, (name,))), default=None)
     over = [one for one in found if later is not None and one.at is not None and one.at < later]
     return EngineJournal(
-        engine=engine,
-        unit=unit,
         failures=tuple(one for one in found if one not in over),
         over=tuple(over),
-        daemon=daemon,
         read_from={"journal": Evidence(log.where, f"{len(log.text.splitlines())} lines were looked through")},
     )
 
@@ -159,13 +144,13 @@ def _failures(engine: str, log: Log) -> Iterable[StartFailure]:
     found: dict[tuple[str, str], StartFailure] = {}
     for line in log.text.splitlines():
         said = _LINE.match(line)
-        if said is None or not ANCHOR.search(said[2]):
+        if said is None or not re.search(ANCHOR, said[2]):
             continue
-        matched = next(((error, match) for error in ERRORS if (match := error.form.search(said[2]))), None)
+        matched = next(((error, match) for error in ERRORS if (match := re.search(error.form, said[2]))), None)
         if matched is None:
             continue
         error, match = matched
-        detail = next((group for group in match.groups() if group), "").rstrip('\\" .:,')
+        detail = next((group for group in match.groups() if group), "").rstrip('\\" .:,')[:MOST_LETTERS]
         before = found.pop((error.name, detail), None)
         found[error.name, detail] = StartFailure(
             engine=engine,
@@ -196,10 +181,10 @@ def _moment(stamp: str) -> float | None:
     return None
 
 
-def _starts(desk: Desk) -> dict[str, float]:
+def _starts(raw: Raw, workloads: GpuWorkloads) -> dict[str, float]:
     """When each engine last started a container that has a GPU and still runs, in seconds since the epoch."""
-    workloads, booted = desk.get(GpuWorkloads), booted_at(desk.raw)
-    if isinstance(workloads, Unread) or booted is None:
+    booted = booted_at(raw)
+    if booted is None:
         return {}
     started: dict[str, float] = {}
     for one in workloads:

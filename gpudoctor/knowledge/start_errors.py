@@ -6,7 +6,6 @@ Sources: NVIDIA/libnvidia-container src (nvc.c, nvc_ldcache.c, nvc_mount.c, erro
 ("no runtime for … is configured"), cri-o ("failed to find runtime handler"); the issues named beside each row.
 """
 
-import re
 from enum import Enum
 
 from msgspec import Struct
@@ -23,10 +22,10 @@ class Whose(str, Enum):
 
 
 class StartError(Struct, frozen=True):
-    """One sentence: its form, what it means in words that may quote `{0}`, the form's first group, and what to do."""
+    """One sentence: its form, a regular expression, what it means in words that may quote `{0}`, its first group, and what to do."""
 
     name: str
-    form: "re.Pattern[str]"
+    form: str
     means: str
     whose: Whose
     remedies: tuple[Remedy, ...]
@@ -107,7 +106,7 @@ _ROOTLESS = (
 def _error(
     name: str, form: str, means: str, remedies: tuple[Remedy, ...], *references: str, whose: Whose = Whose.NODE
 ) -> StartError:
-    return StartError(name, re.compile(form), means, whose, remedies, references)
+    return StartError(name, form, means, whose, remedies, references)
 
 
 def _issue(place: str) -> str:
@@ -382,7 +381,7 @@ ERRORS = (
 )
 """What a line of an engine's journal can tell."""
 
-ANCHOR = re.compile(
+ANCHOR = (
     r"nvidia-container|nvidia/toolkit|unsupported capabilities found|unsatisfied condition|CDI dev|CDI mod|CDI spec|GPU vendor from CDI|"
     r"could not select device driver|gathering device information|runtime name: nvidia|specified nvidia|runtime for|"
     r"runtime handler nvidia|error mounting"

@@ -30,7 +30,7 @@ def read_journal(name: str, root: str, deadline: Deadline) -> Log | Unread:
         )
     unit = name.removeprefix(JOURNALS).removesuffix(SUFFIX)
     engine = unit.startswith(ENGINES)
-    only = ("--since", SINCE, "--grep", ANCHOR.pattern) if engine else ()
+    only = ("--since", SINCE, "--grep", ANCHOR) if engine else ()
     argv = ("journalctl", "-u", unit, "-b", "--no-pager", "-n", str(LINES), "-o", "short-iso", *only)
     output = run_command(argv, deadline.sooner(SECONDS))
     if isinstance(output, Absent):
