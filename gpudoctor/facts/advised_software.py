@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from gpudoctor.facts.config_text import parse_json
 from gpudoctor.facts.daemons import WITH_KUBELET, Daemons, Program
 from gpudoctor.facts.desk import Desk, Fact
-from gpudoctor.facts.docker import DAEMON_JSON
+from gpudoctor.facts.docker_places import DAEMON_JSON
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.raw import Absent, TextFile
 from gpudoctor.facts.software import CONTAINERD, DOCKER, RUNC, TOOLKIT, Software, Version

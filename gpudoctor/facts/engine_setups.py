@@ -20,7 +20,7 @@ from gpudoctor.facts.containerd_places import (
 from gpudoctor.facts.crio import CrioConfig
 from gpudoctor.facts.daemons import Daemon, Daemons, Program
 from gpudoctor.facts.desk import Desk
-from gpudoctor.facts.docker import DAEMON_JSON
+from gpudoctor.facts.docker_places import DAEMON_JSON
 from gpudoctor.facts.gpu_specs import DEFAULT_FOLDERS, GpuSpecs, read_specs
 from gpudoctor.facts.raw import Absent, Entry, Listing, Raw, TextFile
 from gpudoctor.facts.software import CONTAINERD, Software, Version

@@ -76,6 +76,12 @@ class StartFailures(Fact, frozen=True):
     journals: Mapping[str, EngineJournal | Unread]
     unseen: Unread | None = None
 
+    def of(self, engine: str, name: str) -> tuple[StartFailure, ...]:
+        """The failures of one kind that one engine's journal tells and that are not over."""
+        journal = self.journals.get(engine)
+        failures = journal.failures if isinstance(journal, EngineJournal) and self.unseen is None else ()
+        return tuple(one for one in failures if one.error.name == name)
+
     @classmethod
     def gather(cls, desk: Desk) -> "StartFailures | Unread":
         """The journals of the daemons that run; in a recording that shows no processes those that it holds."""
