@@ -2,6 +2,8 @@
 
 from gpudoctor.chain import Link
 from gpudoctor.facts.boot import in_words
+from gpudoctor.facts.cdi_requests import UNRESOLVABLE
+from gpudoctor.facts.cdi_specs import CdiSpecs
 from gpudoctor.facts.daemons import Daemon, Daemons, Program, changed
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.device_nodes import CommonNodes
@@ -24,6 +26,7 @@ from gpudoctor.verdicts import (
     Verdict,
     Verdicts,
     Warn,
+    Why,
 )
 
 ORDER = (
@@ -53,30 +56,43 @@ ORDER = (
     needs={Link.DRIVER_CUDA},
     explained_by=(
         "toolkit.docker-runtime",
+        "toolkit.docker-cdi",
         "toolkit.containerd-config",
         "toolkit.containerd-runtime",
         "toolkit.crio-runtime",
     ),
     title="No container failed to start for its GPU",
 )
-def containers_start(starts: StartFailures) -> Verdicts:
+def containers_start(starts: StartFailures, specs: Reading[CdiSpecs]) -> Verdicts:
     """A container that asks for a GPU and cannot have it does not start, and its engine's journal holds the toolkit's own sentence.
 
     Reads the journals of the engines that run, and the kubelet's, of this boot. What a container asked for in vain (a GPU that left,
     a CUDA version, a word that does not exist) is remarked, it may be that container's mistake alone; what the node could not give is a
-    fail. A failure after which the same engine started a container with a GPU is over. Lines about images, networks and full
-    file systems are not about the GPU.
+    fail. A failure after which the same engine started a container with a GPU is over. A CDI device that was not found is told here only
+    where NVIDIA has no specification at all, else by toolkit.cdi-devices-found. Lines about images, networks and full file systems are
+    not about the GPU.
     """
     for engine, journal in starts.journals.items():
         subject = Subject(SubjectKind.SERVICE, engine)
         if isinstance(journal, Unread):
             yield journal.about(subject)
-        elif told := [failure for failure in journal.failures if failure.error.whose is not Whose.ORDER]:
-            yield from map(_failed, told) if starts.unseen is None else [starts.unseen.about(subject)]
+        elif told := [
+            one for one in journal.failures if one.error.whose is not Whose.ORDER and not _by_specs(one, specs)
+        ]:
+            unseen = starts.unseen
+            yield from (_failed(one, specs) if unseen is None else unseen.about(subject) for one in told)
+        elif any(_by_specs(one, specs) for one in journal.failures):
+            yield NotApplicable(
+                subject, "a CDI device was not found: toolkit.cdi-devices-found", journal.cite("journal")
+            )
         else:
             yield Pass(subject, _none(journal), journal.cite("journal"))
     if not starts.journals:
         yield NotApplicable(NODE, "no engine runs here whose journal could tell")
+
+
+def _by_specs(failure: StartFailure, specs: Reading[CdiSpecs]) -> bool:
+    return failure.error.name == UNRESOLVABLE and isinstance(specs, CdiSpecs) and bool(specs.of_nvidia)
 
 
 def _none(journal: EngineJournal) -> str:
@@ -85,7 +101,11 @@ def _none(journal: EngineJournal) -> str:
     return "its journal tells of no container that failed to start for its GPU"
 
 
-def _failed(failure: StartFailure) -> Verdict:
+def _failed(failure: StartFailure, specs: Reading[CdiSpecs]) -> Verdict:
+    unseen = specs if isinstance(specs, Unread) else specs.unlisted
+    # A recording that holds a journal and no specifications has the journal's word only.
+    if failure.error.name == UNRESOLVABLE and unseen is not None and unseen.why is not Why.NOT_RECORDED:
+        return unseen.about(failure)
     times = f" ({failure.count} times)" if failure.count > 1 else ""
     summary = f"a container did not start: {failure.meaning}{times}"
     error, evidence = failure.error, failure.cite("line")
@@ -102,7 +122,9 @@ def _failed(failure: StartFailure) -> Verdict:
     needs={Link.DRIVER_CUDA},
     title="Container engines start after the driver is ready",
 )
-def engine_after_driver(starts: StartFailures, daemons: Reading[Daemons], nodes: Reading[CommonNodes]) -> Verdicts:
+def engine_after_driver(
+    starts: StartFailures, daemons: Reading[Daemons], nodes: Reading[CommonNodes], specs: Reading[CdiSpecs]
+) -> Verdicts:
     """After a reboot, containers that start with their engine exit at once, and start by hand minutes later.
 
     Nothing makes /dev/nvidia-uvm before something asks for it, and nvidia-cdi-refresh may run behind Docker. Told by a failure in the
@@ -113,9 +135,9 @@ def engine_after_driver(starts: StartFailures, daemons: Reading[Daemons], nodes:
     for journal in starts.journals.values():
         failures = [] if isinstance(journal, Unread) else journal.failures
         for failure in failures:
-            if failure.error.whose is Whose.ORDER:
+            if failure.error.whose is Whose.ORDER or _is_there_now(failure, specs):
                 judged = True
-                yield _too_early(failure, nodes) if starts.unseen is None else starts.unseen.about(failure)
+                yield _too_early(failure, nodes, specs) if starts.unseen is None else starts.unseen.about(failure)
     running = () if isinstance(daemons, Unread) else daemons.of(Program.DOCKERD, Program.CONTAINERD, Program.CRIO)
     for daemon in () if judged else running:
         judged = True
@@ -124,9 +146,15 @@ def engine_after_driver(starts: StartFailures, daemons: Reading[Daemons], nodes:
         yield daemons.about(NODE) if isinstance(daemons, Unread) else NotApplicable(NODE, "no container engine runs")
 
 
-def _too_early(failure: StartFailure, nodes: Reading[CommonNodes]) -> Verdict:
+def _is_there_now(failure: StartFailure, specs: Reading[CdiSpecs]) -> bool:
+    return failure.error.name == UNRESOLVABLE and isinstance(specs, CdiSpecs) and failure.detail in specs.devices
+
+
+def _too_early(failure: StartFailure, nodes: Reading[CommonNodes], specs: Reading[CdiSpecs]) -> Verdict:
     there: Cited = ()
-    if not isinstance(nodes, Unread) and isinstance(nodes.uvm, Entry):
+    if isinstance(specs, CdiSpecs) and failure.detail in specs.devices:
+        there = specs.devices[failure.detail].cite("file")
+    elif not isinstance(nodes, Unread) and isinstance(nodes.uvm, Entry):
         there = (changed(nodes.uvm),)
     summary = f"a container was started before the driver was ready: {failure.meaning}"
     return Warn(

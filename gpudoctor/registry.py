@@ -21,6 +21,8 @@ CHECK_MODULES = (
     "docker",
     "docker_cdi",
     "containerd",
+    "cdi",
+    "cdi_use",
     "toolkit_config",
     "toolkit_programs",
     "advisories",
