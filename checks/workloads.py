@@ -8,7 +8,7 @@ from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import DriverGpus, NvidiaModule
 from gpudoctor.facts.gpu_holders import GpuHolder
-from gpudoctor.facts.gpu_variables import CUDA_VISIBLE, VISIBLE
+from gpudoctor.facts.gpu_variables import CUDA_VISIBLE, VISIBLE, Asked, asked_by
 from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.leftovers import Leftover, Leftovers, Remains
@@ -16,11 +16,13 @@ from gpudoctor.facts.oci_config import OciConfig
 from gpudoctor.facts.platform import PlatformGpu
 from gpudoctor.facts.raw import Absent
 from gpudoctor.facts.tasks import Tasks
+from gpudoctor.facts.toolkit_config import ToolkitConfig
 from gpudoctor.facts.workload_access import WorkloadAccess, by_importance, is_selective
 from gpudoctor.facts.workload_devices import Devices
 from gpudoctor.facts.workload_nodes import NodeFault, NodesInside, NodeTrouble, WorkloadNodes
 from gpudoctor.facts.workload_requests import asked_gpus, by_nodes_only, meant
 from gpudoctor.knowledge import workload_remedies as remedies
+from gpudoctor.knowledge.toolkit_config import BY_VARIABLE
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -62,6 +64,7 @@ def nodes_inside(
     access: WorkloadAccess,
     driver: Reading[DriverGpus],
     platform: Reading[PlatformGpu],
+    toolkit: Reading[ToolkitConfig],
 ) -> Verdicts:
     """A container runs happily without the GPU it was to have; the program inside then says "no CUDA-capable device".
 
@@ -69,8 +72,9 @@ def nodes_inside(
     now, on a mount without nodev, with a mode that lets the container's user read and write. Nothing is opened. Asked means by an engine
     or a scheduler, or by a UUID in the environment: images of CUDA set NVIDIA_VISIBLE_DEVICES=all and programs CUDA_VISIBLE_DEVICES=0,
     which give no GPU by themselves under an ordinary runtime. NVIDIA_VISIBLE_DEVICES=void proves nothing: CDI sets it in containers
-    that have GPUs. Whether the cgroup lets the nodes be opened is cgroup.device-rules. Without nvidia-uvm monitoring works and CUDA
-    does not; the toolkit leaves it out where NVIDIA_DRIVER_CAPABILITIES does not name compute.
+    that have GPUs. Only the toolkit's hook takes a variable at its word, if its config.toml lets it. Whether the cgroup lets the nodes be
+    opened is cgroup.device-rules. Without nvidia-uvm monitoring works and CUDA does not; the toolkit leaves it out where
+    NVIDIA_DRIVER_CAPABILITIES does not name compute.
     """
     apart = None if isinstance(platform, Unread) else platform.kind
     for one in workloads:
@@ -80,11 +84,24 @@ def nodes_inside(
             yield one.devices.about(one)
         elif isinstance(one.devices, Absent):
             yield NotApplicable(one, f"{one.workload.title} has no /dev, or has ended", (one.devices.evidence,))
-        elif (reason := _nobody_asked(one, one.devices)) is not None:
+        elif not _by_hook(one, toolkit) and (reason := _nobody_asked(one, one.devices)) is not None:
             yield one.unseen.about(one) if one.unseen else reason
         else:
             denied = {node.node.path for node in access.by_key[one.workload.key].denied}
             yield _judge_nodes(one, one.devices, nodes.by_key[one.workload.key], denied, driver)
+
+
+def _by_hook(one: GpuWorkload, toolkit: Reading[ToolkitConfig]) -> bool:
+    """Whether the toolkit's hook is in its configuration and takes the variable's word: then that is a request like any other.
+
+    accept-nvidia-visible-devices-envvar-when-unprivileged = false lets it take that of privileged containers only (cuda_image.go).
+    """
+    config = one.workload.config
+    if not isinstance(config, OciConfig) or not config.legacy_hook or isinstance(toolkit, Unread) or toolkit.unlisted:
+        return False
+    values = config.variables.all(VISIBLE)
+    asked = bool(values) and asked_by(values[-1]) in (Asked.ALL, Asked.SOME)
+    return asked and bool(toolkit.files) and all(file.value(BY_VARIABLE) is True for file in toolkit.files)
 
 
 def _nobody_asked(one: GpuWorkload, devices: Devices) -> NotApplicable | None:

@@ -40,6 +40,8 @@ CHECK_MODULES = (
     "engines",
     "hpc_engines",
     "start_failures",
+    "confinement",
+    "recipes",
 )
 """The modules of `gpudoctor.checks`. Written down because listing a folder costs more than it gives at start-up."""
 
