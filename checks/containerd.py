@@ -151,15 +151,17 @@ def containerd_loaded(containerds: Containerds, daemons: Reading[Daemons]) -> Ve
     """containerd reads its files once, when it starts: a runtime written into them later is not there until it is restarted.
 
     Compares the start of the daemon with the last change of each file that it would read. Where a file is younger, the daemon itself is
-    asked by `crictl info`, if that answers for this containerd's socket; else what it has loaded is not known. It also tells when the
-    nvidia runtime stands in the configuration of another containerd than the one that the kubelet talks to: k3s, RKE2,
-    MicroK8s and Docker bring their own. A file whose time was changed, not its content, looks the same.
+    asked by `crictl info`, if that answers for this containerd's socket. Where it does not, the file has certainly not been read since:
+    no signal makes containerd reload it (it handles SIGTERM, SIGINT, SIGUSR1 and SIGPIPE, and SIGHUP ends it:
+    cmd/containerd/command/main_unix.go, handledSignals). What changed is not known then, so this is a warning; a file whose time was
+    changed, not its content, looks the same. An nvidia runtime in a file that the kubelet's containerd does not read is another matter:
+    toolkit.kubelet-engine.
     """
     for one in containerds.containerds:
-        yield _loaded(one, containerds.containerds, daemons)
+        yield _loaded(one, daemons)
 
 
-def _loaded(one: Containerd, every: tuple[Containerd, ...], daemons: Reading[Daemons]) -> Verdict:
+def _loaded(one: Containerd, daemons: Reading[Daemons]) -> Verdict:
     if one.family is Family.DOCKER:
         return NotApplicable(one, DOCKERS, one.cite("command"))
     if one.daemon is None:
@@ -168,7 +170,7 @@ def _loaded(one: Containerd, every: tuple[Containerd, ...], daemons: Reading[Dae
         return daemons.unlisted.about(one) if daemons.unlisted else NotApplicable(one, "it does not run", one.evidence)
     if isinstance(one.daemon.arguments, Unread):
         return one.daemon.arguments.about(one)
-    return _elsewhere(one, every) or _judge_age(one)
+    return _judge_age(one)
 
 
 def _judge_age(one: Containerd) -> Verdict:
@@ -205,31 +207,11 @@ def _outdated(one: Containerd, cri: Cri, changed: tuple[Evidence, ...]) -> Verdi
     return Warn(one, summary, evidence, (restart(one),), cause="changed-since")
 
 
-def _elsewhere(one: Containerd, every: tuple[Containerd, ...]) -> Fail | None:
-    """The nvidia runtime is in a configuration that the kubelet's containerd does not read."""
-    if one.asked is not True or isinstance(one.cri, Unread) or one.cri.nvidia or _serves(one):
-        return None
-    other = next((o for o in every if o is not one and not isinstance(o.cri, Unread) and o.cri.nvidia), None)
-    if other is not None:
-        theirs = f"{other.path}, which the one at {other.socket} reads"
-        summary = f"the kubelet talks to {one.socket}, which reads {one.path}; the nvidia runtime is in {theirs}"
-        evidence = (*one.cite("command"), *one.evidence, *other.evidence)
-    elif one.elsewhere:
-        place = one.elsewhere[0].file
-        summary = (
-            f"the kubelet's containerd reads {one.path}; the nvidia runtime is in {place}, which no containerd reads"
-        )
-        evidence = (*one.cite("command"), *one.evidence, Evidence(place, f"has runtimes.{one.elsewhere[0].name}"))
-    else:
-        return None
-    return Fail(one, summary, evidence, (configure(one), restart(one)), Breaks.SUBJECT, cause="elsewhere")
-
-
 @check(
     "toolkit.containerd-runtime",
     link=Link.TOOLKIT,
     over=Containerds,
-    explained_by=("toolkit.containerd-config", "toolkit.containerd-loaded"),
+    explained_by=("toolkit.containerd-config", "toolkit.containerd-loaded", "toolkit.kubelet-engine"),
     title="containerd's nvidia runtime exists and can be run",
 )
 def containerd_runtime(containerds: Containerds) -> Verdicts:

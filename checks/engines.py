@@ -4,12 +4,15 @@ from collections.abc import Iterator
 
 from gpudoctor.chain import Link
 from gpudoctor.facts.config_text import Malformed
+from gpudoctor.facts.containerd_places import Family
 from gpudoctor.facts.crio import CrioConfig, CrioRuntime, CrioSetup
 from gpudoctor.facts.engine_setups import EngineSetup
 from gpudoctor.facts.gpu_specs import GPU
-from gpudoctor.facts.kubelet_engine import DEFAULT, Endpoint, KubeletEngine
+from gpudoctor.facts.kubelet_endpoint import DEFAULT, Endpoint
+from gpudoctor.facts.kubelet_engine import KubeletEngine
 from gpudoctor.facts.podman import PodmanConfig, PodmanSetup
 from gpudoctor.facts.raw import Absent, EntryType
+from gpudoctor.knowledge.containerd_remedies import configure, restart
 from gpudoctor.knowledge.engine_remedies import (
     CRIO_CONFIGURE,
     CRIO_CORRECT,
@@ -227,14 +230,21 @@ def _podman_devices(podman: PodmanConfig, setup: PodmanSetup) -> Verdict:
     return NotApplicable(podman, "Podman is not set up for GPUs: no CDI spec for them and no hook", evidence)
 
 
-@check("toolkit.kubelet-engine", link=Link.TOOLKIT, title="The kubelet talks to the engine that is set up for GPUs")
+@check(
+    "toolkit.kubelet-engine",
+    link=Link.TOOLKIT,
+    explained_by=("toolkit.containerd-config", "toolkit.crio-runtime", "toolkit.docker-runtime"),
+    title="The kubelet talks to the engine that is set up for GPUs",
+)
 def kubelet_engine(node: KubeletEngine) -> Verdicts:
     """A node can have several engines, and `nvidia-ctk` sets up the one it is told; pods get GPUs only if the kubelet talks to that one.
 
     Seen on nodes with Docker's containerd and another for Kubernetes, and with k3s, RKE2 and MicroK8s, whose containerd has a
     socket and a file of its own and never reads /etc/containerd/config.toml. The endpoint is read from the running kubelet's
-    arguments, else from its file; which engine listens there, from the engines' arguments and files. Docker set up for people on a
-    Kubernetes node whose pods were never given a GPU is no fault, and neither is a node where no engine is set up.
+    arguments, else from its file; which engine listens there, from the engines' arguments and files; whether one is set up, from what
+    its configuration comes to. An nvidia runtime that the kubelet's own containerd reads in vain is toolkit.containerd-config's matter.
+    Docker set up for people on a Kubernetes node whose pods were never given a GPU is no fault, and neither is a node where no engine
+    is set up. An engine that does not start with its files has no socket: then the files are the cause.
     """
     if node.kubelet is None:
         yield NotApplicable(node, "no kubelet runs on this node", node.cite("processes"))
@@ -291,7 +301,9 @@ def _choice(node: KubeletEngine, endpoint: Endpoint, own: EngineSetup) -> Verdic
     evidence: Cited = (endpoint.evidence, Evidence(endpoint.socket, "is a socket"), *own.evidence)
     if own.prepared is True:
         return Pass(node, f"the kubelet talks to {own.called}, which is set up for GPUs", evidence)
-    others = [engine for engine in node.engines if engine is not own and engine.prepared is True]
+    if own.meant:
+        return NotApplicable(node, f"{own.called}, the kubelet's engine, was set up for GPUs, but in vain", evidence)
+    others = [engine for engine in node.engines if engine is not own and engine.meant]
     meant = next((engine for engine in others if not engine.is_docker or node.wants_gpus), None)
     if meant is None:
         beside = f"; {others[0].called} is, for others than pods" if others else ""
@@ -299,7 +311,20 @@ def _choice(node: KubeletEngine, endpoint: Endpoint, own: EngineSetup) -> Verdic
     summary = (
         f"the kubelet talks to {own.called} at {endpoint.socket}, but it is {meant.called} that is set up for GPUs"
     )
-    remedies = configure_engine(own.name, own.config)
     return Fail(
-        node, summary, (*evidence, *meant.evidence, *node.wants_gpus), remedies, Breaks.SUBJECT, cause="other-engine"
+        node,
+        summary,
+        (*evidence, *meant.evidence, *node.wants_gpus),
+        _set_up(own),
+        Breaks.SUBJECT,
+        cause="other-engine",
+        of=(node.subject,) if own.subject is None else (node.subject, own.subject),
     )
+
+
+def _set_up(own: EngineSetup) -> tuple[Remedy, ...]:
+    """A containerd that somebody brought himself is restarted by the unit that runs it."""
+    containerd = own.containerd
+    if containerd is not None and containerd.family in (Family.PLAIN, Family.K0S):
+        return configure(containerd), restart(containerd)
+    return configure_engine(own.name, own.config)

@@ -24,6 +24,7 @@ from tests.containerd_node import (
 from tests.small_node import cited
 from tests.workload_node import POD
 
+ENGINE_CHECK = "toolkit.kubelet-engine"
 CHECKS = (CONFIG_CHECK, RUNTIME_CHECK, LOADED_CHECK)
 IMPORTS = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
 DISABLED = 'disabled_plugins = ["cri"]\n'
@@ -83,9 +84,11 @@ def test_cdi_needs_no_runtime() -> None:
     ):
         node = ContainerdNode(version)
         node.config(text)
-        node.text("/var/run/cdi/nvidia.yaml", "cdiVersion: 0.5.0\n")
+        node.text("/var/run/cdi/gpus.yaml", "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\n")
         assert only(node.judge(RUNTIME_CHECK)).status is Status.PASS
-        assert "/var/run/cdi/nvidia.yaml" in cited(only(node.judge(RUNTIME_CHECK)))
+        assert "/var/run/cdi/gpus.yaml" in cited(only(node.judge(RUNTIME_CHECK)))
+        node.text("/var/run/cdi/gpus.yaml", "cdiVersion: 0.5.0\nkind: management.nvidia.com/gpu\n")
+        assert only(node.judge(RUNTIME_CHECK)).status is Status.WARN
 
 
 # Does not load ----------------------------------------------------------------------------------------------------
@@ -365,15 +368,17 @@ def test_the_runtime_of_another_containerd() -> None:
     node.daemon(950, "containerd", program, "-c", path, "-a", socket)
     node.daemon(940, "k3s-server", "/usr/local/bin/k3s server", group="/system.slice/k3s.service")
     node.config(f"version = 2\n{RUNC}", path)
+    node.tree.put(socket, Record(entry=Entry(socket, EntryType.SOCKET)))
     report = node.diagnose()
-    keys = {finding.subject.key: finding for finding in report.result(LOADED_CHECK).findings}
-    k3s = keys["containerd@/run/k3s/containerd/containerd.sock"]
-    assert (k3s.status, MAIN in k3s.summary, path in k3s.summary) == (Status.FAIL, True, True)
-    assert keys["containerd"].status is Status.SKIP
-    causes = [cause for cause in report.root_causes if cause.check.startswith("toolkit.containerd")]
-    assert [cause.check for cause in causes] == [LOADED_CHECK]
+    finding = only(report.result(ENGINE_CHECK))
+    assert (finding.status, MAIN in finding.summary, path in finding.summary) == (Status.FAIL, True, True)
+    assert {finding.status for finding in report.result(LOADED_CHECK).findings} == {Status.SKIP}
+    lacking = {one.subject.key: one for one in report.result(RUNTIME_CHECK).findings}[f"containerd@{socket}"]
+    assert (lacking.status, lacking.caused_by) == (Status.WARN, (finding.id,))
+    assert [cause.check for cause in report.root_causes] == [ENGINE_CHECK]
     node.config(HEALTHY, path)
     assert {finding.status for finding in node.judge(LOADED_CHECK).findings} == {Status.PASS, Status.SKIP}
+    assert node.judge(ENGINE_CHECK).status is Status.PASS
 
 
 def test_a_kubelet_in_a_container_shows_in_its_pods() -> None:

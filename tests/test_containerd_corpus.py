@@ -66,7 +66,7 @@ def test_every_file_of_the_corpus_is_met(shared: Path) -> None:
 def test_the_cdi_node_finds_its_specs(shared: Path) -> None:
     node = ContainerdNode("1.7.27-1")
     node.config((shared / "corpus" / "container-config" / "salilkadam-containerd-v2-cdi.toml").read_text())
-    node.text("/etc/cdi/nvidia.yaml", "cdiVersion: 0.5.0\n")
+    node.text("/etc/cdi/nvidia.yaml", "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\n")
     assert judge(node).result(RUNTIME_CHECK).status is Status.PASS
 
 

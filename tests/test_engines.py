@@ -372,6 +372,7 @@ CONTAINERD, K3S = "/run/containerd/containerd.sock", "/run/k3s/containerd/contai
 WITH_NVIDIA = (
     f'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]\nBinaryName = "{RUNTIME}"\n'
 )
+DISABLED = 'disabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
 K3S_CONFIG = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 
 
@@ -458,22 +459,25 @@ def test_a_socket_that_is_not_there_fails_where_it_was_named_and_only_there() ->
 
 
 def test_cdi_specs_beside_a_containerd_that_may_have_cdi_on_are_not_judged() -> None:
-    texts = {
-        "/etc/containerd/config.toml": "version = 3\n",
-        "/etc/cdi/nvidia.yaml": SPEC,
-        "/etc/crio/crio.conf": NVIDIA,
-    }
-    assert kubelet().files(texts).file("/usr/bin/crio").run("kubelet-engine").status is Status.UNKNOWN
+    """1.7 takes a file of version 2 with CDI off, 2.x with CDI on; one of version 3 is read by 2.x alone."""
+    texts = {"/etc/cdi/nvidia.yaml": SPEC, "/etc/crio/crio.conf": NVIDIA}
+    either = {**texts, "/etc/containerd/config.toml": "version = 2\n"}
+    assert kubelet().files(either).file("/usr/bin/crio").run("kubelet-engine").status is Status.UNKNOWN
+    newer = {**texts, "/etc/containerd/config.toml": "version = 3\n"}
+    result = kubelet().files(newer).file("/usr/bin/crio").run("kubelet-engine")
+    assert (result.status, "/etc/cdi/nvidia.yaml: is a CDI spec" in words(result)) == (Status.PASS, True), words(result)
 
 
 def test_cdi_in_containerd_counts_where_it_is_on_and_a_spec_is_there() -> None:
-    on = {"/etc/containerd/config.toml": "version = 2\nenable_cdi = true\n"}
-    off = {"/etc/containerd/config.toml": "version = 2\nenable_cdi = false\n"}
+    table = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = '
+    on, off = ({"/etc/containerd/config.toml": f"{table}{value}\n"} for value in ("true", "false"))
     spec = {"/var/run/cdi/p.json": '{"cdiVersion": "0.5.0", "kind": "k8s.device-plugin.nvidia.com/gpu"}'}
     assert kubelet().files({**on, **spec}).run("kubelet-engine").status is Status.PASS
     assert kubelet().files(on).run("kubelet-engine").status is Status.SKIP
     assert kubelet().files({**off, **spec}).run("kubelet-engine").status is Status.SKIP
     assert kubelet().files(on).error("/etc/cdi").run("kubelet-engine").status is Status.UNKNOWN
+    nowhere = {"/etc/containerd/config.toml": "version = 2\nenable_cdi = true\n"}
+    assert kubelet().files({**nowhere, **spec}).run("kubelet-engine").status is Status.UNKNOWN
 
 
 def test_nothing_is_said_of_a_kubelet_that_was_not_seen() -> None:
@@ -487,6 +491,112 @@ def test_nothing_is_said_of_a_kubelet_that_was_not_seen() -> None:
         "/var/lib/kubelet/kubeadm-flags.env": f'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix://{CONTAINERD}"\n'
     }
     assert kubelet().files({**texts, **env}).error("/proc/900/cmdline").run("kubelet-engine").status is Status.PASS
+
+
+@pytest.mark.parametrize(
+    ("config", "at"),
+    [
+        (K3S_CONFIG, K3S),
+        (K3S_CONFIG.replace("k3s", "rke2"), K3S),
+        ("/var/snap/microk8s/current/args/containerd.toml", "/var/snap/microk8s/common/run/containerd.sock"),
+        ("/etc/k0s/containerd.toml", "/run/k0s/containerd.sock"),
+    ],
+)
+def test_a_file_at_a_known_place_stands_for_a_containerd_that_is_not_seen(config: str, at: str) -> None:
+    node = Node(RUNTIME).socket(at).process(900, "kubelet", f"--container-runtime-endpoint=unix://{at}")
+    node.process(600, "containerd").files({"/etc/containerd/config.toml": WITH_NVIDIA, config: "version = 2\n"})
+    result = node.run("kubelet-engine")
+    assert (result.status, f"talks to containerd ({config})" in words(result)) == (Status.FAIL, True), words(result)
+    assert node.files({config: WITH_NVIDIA}).run("kubelet-engine").status is Status.PASS
+    assert node.error(config).run("kubelet-engine").status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("hidden", [(), ("",) * 7])
+def test_the_containerd_of_k3s_is_known_by_its_program_where_its_arguments_are_hidden(hidden: tuple[str, ...]) -> None:
+    node = Node(RUNTIME).socket(K3S).process(600, "containerd").process(700, "k3s-agent", *hidden)
+    node.process(800, "containerd", *hidden).files(
+        {"/etc/containerd/config.toml": WITH_NVIDIA, K3S_CONFIG: "version = 3\n"}
+    )
+    program = Entry("/proc/800/exe", EntryType.LINK, to="/var/lib/rancher/k3s/data/9bd8f8f4/bin/k3s")
+    node.tree.put(program.path, Record(entry=program))
+    report = node.report()
+    result = report.result("toolkit.kubelet-engine")
+    assert (result.status, "/proc/800/cmdline" in words(result)) == (Status.FAIL, True), words(result)
+    subjects = {finding.subject.key for finding in report.result("toolkit.containerd-config").findings}
+    assert subjects == {"containerd", f"containerd@{K3S}"}
+    assert "systemctl restart k3s" in result.findings[0].remedies[0].run[1]
+
+
+def test_an_engine_that_was_set_up_in_vain_is_not_told_as_the_wrong_engine() -> None:
+    """The kubelet's containerd has a runtime under a name that its release ignores: that is the fault, whatever else is set up."""
+    in_vain = (
+        'version = 3\n[plugins.cri.containerd.runtimes.nvidia.options]\nBinaryName = "/opt/nvidia-container-runtime"\n'
+    )
+    node = kubelet().files({"/etc/containerd/config.toml": in_vain, "/etc/crio/crio.conf": NVIDIA})
+    report = node.file("/usr/bin/crio").report()
+    result = report.result("toolkit.kubelet-engine")
+    assert (result.status, "in vain" in words(result)) == (Status.SKIP, True), words(result)
+    assert [cause.check for cause in report.root_causes if "containerd" in cause.check] == ["toolkit.containerd-config"]
+
+
+def test_what_was_written_for_a_containerd_without_cri_was_meant_for_pods() -> None:
+    """Docker's package switches CRI off in the file that nvidia-ctk writes to; the kubelet talks to another."""
+    path, socket = "/etc/vendor/containerd.toml", "/run/vendor/containerd.sock"
+    node = Node(RUNTIME).socket(socket).process(600, "containerd")
+    node.process(610, "containerd", "--config", path, "--address", socket)
+    node.process(900, "kubelet", f"--container-runtime-endpoint=unix://{socket}")
+    off = f"{DISABLED}{WITH_NVIDIA}"
+    report = node.files({"/etc/containerd/config.toml": off, path: "version = 2\n"}).report()
+    result = report.result("toolkit.kubelet-engine")
+    assert (result.status, result.findings[0].cause) == (Status.FAIL, "other-engine"), words(result)
+    assert [f"--config={path}" in line for line in result.findings[0].remedies[0].run] == [True]
+    node.files({"/etc/containerd/config.toml": f"{DISABLED}version = 2\n"})
+    assert node.run("kubelet-engine").status is Status.SKIP
+
+
+def test_a_socket_that_is_missing_because_the_engine_does_not_start_is_no_second_cause() -> None:
+    named = f"--container-runtime-endpoint=unix://{CONTAINERD}"
+    node = Node(RUNTIME, "/usr/bin/containerd").process(900, "kubelet", named)
+    node.files({"/etc/containerd/config.toml": "version = 2\n[plugins\n"})
+    report = node.report()
+    assert [cause.check for cause in report.root_causes] == ["toolkit.containerd-config"]
+    finding = report.result("toolkit.kubelet-engine").findings[0]
+    assert (finding.cause, finding.caused_by) == ("no-socket", ("toolkit.containerd-config@service:containerd",))
+    stopped = node.files({"/etc/containerd/config.toml": WITH_NVIDIA}).report()
+    assert [cause.check for cause in stopped.root_causes] == ["toolkit.kubelet-engine"]
+
+
+def test_a_dockerd_of_a_user_is_not_the_engine_of_pods() -> None:
+    checkpoint = '{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"nvidia.com/gpu":["GPU-1"]}}}'
+    node = kubelet(f"--container-runtime-endpoint=unix://{CONTAINERD}").files(
+        {
+            "/etc/containerd/config.toml": "version = 2\n",
+            "/etc/docker/daemon.json": '{"runtimes": {"nvidia": {"path": "x"}}}',
+            "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": checkpoint,
+        }
+    )
+    node.process(650, "dockerd")
+    assert node.run("kubelet-engine").status is Status.FAIL
+    node.tree.put("/proc/650", Record(entry=Entry("/proc/650", EntryType.DIR, uid=1000)))
+    assert node.run("kubelet-engine").status is Status.SKIP
+
+
+@pytest.mark.parametrize(
+    ("arguments", "texts", "talks"),
+    [
+        (("--config=/k.yaml", "--config-dir=/k.d"), {"/k.d/10.conf": "containerRuntimeEndpoint: unix:///run/crio/crio.sock\n"}, False),
+        (("--config=/k.yaml", "--config-dir=/k.d"), {"/k.d/10.txt": "containerRuntimeEndpoint: unix:///run/crio/crio.sock\n"}, True),
+        (("--config=/k.yaml",), {"/k.yaml": "containerRuntimeEndpoint: unix:///run/crio/crio.sock\n"}, False),
+    ],
+)  # fmt: skip
+def test_the_containerd_that_the_kubelet_talks_to_is_the_same_for_all_checks(
+    arguments: tuple[str, ...], texts: dict[str, str], talks: bool
+) -> None:
+    node = kubelet(*arguments).files({"/k.yaml": "kind: KubeletConfiguration\n", **texts})
+    node.files({"/etc/containerd/config.toml": f"version = 3\n{DISABLED}"}).socket("/run/crio/crio.sock")
+    config = node.run("containerd-config")
+    assert (config.status is Status.FAIL) is talks, words(config)
+    assert (CONTAINERD in words(node.run("kubelet-engine"))) is talks
 
 
 # Apptainer and enroot ---------------------------------------------------------------------------------------------

@@ -15,19 +15,14 @@ from gpudoctor.facts.containerd_places import (
     as_path,
     config_of,
     family_of,
-    kubelet_sockets,
+    usual_socket,
 )
-from gpudoctor.facts.containerd_programs import (
-    declared_in,
-    find_toolkit,
-    ineffective,
-    nvidia_specs,
-    plugin_sockets,
-    unimported,
-)
+from gpudoctor.facts.containerd_programs import find_toolkit, ineffective, plugin_sockets, unimported
 from gpudoctor.facts.containerd_rules import Rules, candidates, rules_for
 from gpudoctor.facts.daemons import Daemon, Daemons, Program, changed
 from gpudoctor.facts.desk import Citable, Desk, Population
+from gpudoctor.facts.gpu_specs import read_specs
+from gpudoctor.facts.kubelet_endpoint import KubeletEndpoint
 from gpudoctor.facts.processes import Processes
 from gpudoctor.facts.programs import Located, locate
 from gpudoctor.facts.raw import Absent, Entry, Raw
@@ -42,9 +37,9 @@ class Containerd(Citable, frozen=True):
     """One containerd: a running daemon, or what would run with the configuration that is there.
 
     `loaded` is None where there is no file, `cri` what the kubelet would get; both as files say. `asked` is whether the kubelet talks to
-    it, `changed` the files that changed since it started, None where times are not known; `told` what it answers then. The last four are
-    looked at only where it has no nvidia runtime: NVIDIA's CDI specs, the toolkit's runtime on the node, the sockets of NVIDIA's device
-    plugins, and nvidia runtimes in a configuration that another containerd reads, or none.
+    it, `changed` the files that changed since it started, None where times are not known; `told` what it answers then. The last three are
+    looked at only where it has no nvidia runtime: NVIDIA's CDI specs, the toolkit's runtime on the node, and the sockets of NVIDIA's
+    device plugins.
     """
 
     socket: str
@@ -63,7 +58,6 @@ class Containerd(Citable, frozen=True):
     specs: tuple[str, ...] | Unread = ()
     toolkit: Located | None = None
     plugin_sockets: tuple[str, ...] | Unread = ()
-    elsewhere: tuple[Declared, ...] = ()
 
     @property
     def subject(self) -> Subject:
@@ -97,7 +91,7 @@ class Containerds(Population, frozen=True):
         """The running ones; where none runs, or that is not known, what is installed or configured at the usual place."""
         raw, daemons = desk.raw, desk.get(Daemons)
         running = () if isinstance(daemons, Unread) else daemons.of(Program.CONTAINERD)
-        asked = _asked(desk, daemons, running)
+        asked = _asked(desk, running)
         found: dict[str, Containerd] = {}
         for daemon in running:
             if not daemon.own_namespace and not daemon.uid:
@@ -114,13 +108,14 @@ class Containerds(Population, frozen=True):
         return cls(containerds=tuple(found[socket] for socket in sorted(found)), unlisted=unlisted)
 
 
-def _asked(desk: Desk, daemons: Daemons | Unread, running: Sequence[Daemon]) -> tuple[str, ...] | Unread:
+def _asked(desk: Desk, running: Sequence[Daemon]) -> tuple[str, ...] | Unread:
     """The sockets that kubelets talk to.
 
     A kubelet in a container, as Talos has it, is not among the daemons, and of others the arguments may not be known: then pods
     that run under containerd tell of it, if it can only be one of the daemons.
     """
-    sockets, processes = kubelet_sockets(desk.raw, daemons), desk.known(Processes)
+    endpoints, processes = desk.get(KubeletEndpoint), desk.known(Processes)
+    sockets = endpoints if isinstance(endpoints, Unread) else endpoints.sockets
     if processes is None or (sockets and not isinstance(sockets, Unread)):
         return sockets
     pods = any(one.pod is not None and one.engine in ("containerd", "") for one in processes.identities)
@@ -158,8 +153,8 @@ def _gather(desk: Desk, daemon: Daemon | None, sockets: tuple[str, ...] | Unread
     else:
         entry = raw.entry(path, follow=True)
         file = entry.evidence if isinstance(entry, Absent) else file
-        loaded, cri = _read(raw, path, entry, version)
-    socket = _socket(daemon, loaded)
+        loaded, cri = read_config(raw, path, entry, version)
+    socket = _socket(daemon, loaded, family)
     one = Containerd(
         socket=socket,
         path=path,
@@ -183,7 +178,7 @@ def _version(desk: Desk, daemon: Daemon | None) -> Version | None:
     return version if isinstance(version, Version) else None
 
 
-def _read(
+def read_config(
     raw: Raw, path: str, entry: Entry | Absent | Unread, version: Version | None
 ) -> tuple[Loaded | Refused | Unread | None, Cri | Unread]:
     """The configuration and the CRI plugin's view of it; by every rule that may apply where the version is not known."""
@@ -221,14 +216,18 @@ def _by(
     return loaded, loaded
 
 
-def _socket(daemon: Daemon | None, loaded: Loaded | Refused | Unread | None) -> str:
-    """By option, by file, or as usual; an option wins (cmd/containerd/command/main.go, applyFlags)."""
+def _socket(daemon: Daemon | None, loaded: Loaded | Refused | Unread | None, family: Family) -> str:
+    """By option, by file, or as usual; an option wins (cmd/containerd/command/main.go, applyFlags).
+
+    A distribution whose containerd listens elsewhere says so by an option, which k3s hides.
+    """
     given = daemon.option("address", "a") if daemon is not None else None
     if not given and isinstance(loaded, Loaded):
         plugin = loaded.plugins.get("io.containerd.server.v1.grpc", {})
         given = plugin.get("address") if isinstance(plugin, dict) else None
         given = given or loaded.settings.get("grpc", {}).get("address")
-    return as_path(str(given)) if given else DEFAULT_SOCKET
+    path = as_path(str(given)) if given else DEFAULT_SOCKET
+    return usual_socket(family) if path == DEFAULT_SOCKET else path
 
 
 def _with_surroundings(raw: Raw, one: Containerd) -> Containerd:
@@ -248,11 +247,16 @@ def _with_surroundings(raw: Raw, one: Containerd) -> Containerd:
         return replace(one, programs={one.name: locate(raw, one.binary) for one in cri.nvidia if one.binary})
     return replace(
         one,
-        specs=nvidia_specs(raw, cri) if cri.cdi is not False else (),
+        specs=spec_paths(raw, cri) if cri.cdi is not False else (),
         toolkit=find_toolkit(raw),
         plugin_sockets=plugin_sockets(raw) if one.asked is True else (),
-        elsewhere=declared_in(raw, DEFAULT_CONFIG) if one.asked is True and one.path != DEFAULT_CONFIG else (),
     )
+
+
+def spec_paths(raw: Raw, cri: Cri) -> tuple[str, ...] | Unread:
+    """NVIDIA's CDI specs in the folders that containerd looks into; why it is not known if none was seen and not all could be."""
+    specs = read_specs(raw, cri.cdi_folders)
+    return tuple(spec.path for spec in specs.specs) or specs.unread or ()
 
 
 def _changed(raw: Raw, daemon: Daemon | None, loaded: Loaded | None) -> tuple[Evidence, ...] | None:

@@ -1,4 +1,4 @@
-"""Where a containerd's configuration and socket are, and which of several the kubelet talks to.
+"""Where a containerd's configuration and socket are.
 
 Defaults: containerd/containerd defaults/defaults_unix.go. k3s and RKE2: k3s-io/k3s pkg/agent/config (their containerd listens below
 /run/k3s, its file is generated below agent/etc/containerd). MicroK8s: canonical/microk8s microk8s-resources/default-args. k0s:
@@ -8,15 +8,15 @@ k0sproject/k0s docs/runtime.md. Docker's own: moby/moby libcontainerd/supervisor
 import re
 from enum import Enum
 
-from gpudoctor.facts.daemons import WITH_KUBELET, Daemon, Daemons, Program
-from gpudoctor.facts.raw import Raw, TextFile
+from gpudoctor.facts.daemons import Daemon
 from gpudoctor.verdicts import Unread
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"
 DEFAULT_SOCKET = "/run/containerd/containerd.sock"
 K3S_SOCKET = "/run/k3s/containerd/containerd.sock"
+K3S_CONFIG = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+RKE2_CONFIG = "/var/lib/rancher/rke2/agent/etc/containerd/config.toml"
 MICROK8S_SOCKET = "/var/snap/microk8s/common/run/containerd.sock"
-KUBELET_CONFIG = "/var/lib/kubelet/config.yaml"
 
 
 class Family(str, Enum):
@@ -44,43 +44,30 @@ def family_of(path: str) -> Family:
     return next((family for mark, family in _MARKS if mark in path), Family.PLAIN)
 
 
+_UNPACKED = re.compile(r"(/.*/(?:k3s|rke2))/data/[^/]+/bin/[^/]+")
+"""Where k3s and RKE2 unpack their programs, below the folder that holds everything of theirs (k3s cmd/k3s/main.go, extract)."""
+
+
 def config_of(daemon: Daemon) -> str:
-    """The file that a daemon read when it started, /etc/containerd/config.toml unless it was told another."""
+    """The file that a daemon read when it started, /etc/containerd/config.toml unless it was told another.
+
+    k3s hides its containerd's arguments, which it overwrites with zeros: there the program's place tells.
+    """
+    unpacked = _UNPACKED.fullmatch(daemon.program_path or "")
+    hidden = not isinstance(daemon.arguments, Unread) and not any(daemon.arguments)
+    if unpacked is not None and hidden:
+        return f"{unpacked[1]}/agent/etc/containerd/config.toml"
     return daemon.option("config", "c") or DEFAULT_CONFIG
+
+
+def usual_socket(family: Family) -> str:
+    """Where a containerd listens that is not told otherwise, by who brought it."""
+    if family in (Family.K3S, Family.RKE2):
+        return K3S_SOCKET
+    return MICROK8S_SOCKET if family is Family.MICROK8S else DEFAULT_SOCKET
 
 
 def as_path(endpoint: str) -> str:
     """A socket's path out of an endpoint; /var/run is a link to /run (file-hierarchy(7))."""
     path = endpoint.removeprefix("unix://")
     return path.removeprefix("/var") if path.startswith("/var/run/") else path
-
-
-_ENDPOINT = re.compile(r"""^containerRuntimeEndpoint:\s*["']?([^\s"'#]+)""", re.MULTILINE)
-
-
-def kubelet_sockets(raw: Raw, daemons: Daemons | Unread) -> tuple[str, ...] | Unread:
-    """The sockets of the runtimes that the node's kubelets talk to, empty where none runs."""
-    if isinstance(daemons, Unread):
-        return daemons
-    found = []
-    for daemon in daemons.of(*WITH_KUBELET):
-        if isinstance(daemon.arguments, Unread):
-            return daemon.arguments
-        found.append(_endpoint(raw, daemon))
-    if not found and daemons.unlisted is not None:
-        return daemons.unlisted
-    return tuple(as_path(one) for one in found)
-
-
-def _endpoint(raw: Raw, daemon: Daemon) -> str:
-    """By flag, by KubeletConfiguration, or by default (k8s.io/kubelet config/v1beta1, containerRuntimeEndpoint)."""
-    given = daemon.option("container-runtime-endpoint")
-    if given:
-        return given
-    if daemon.program is Program.KUBELITE:
-        return MICROK8S_SOCKET
-    if daemon.program is not Program.KUBELET:
-        return "/run/cri-dockerd.sock" if daemon.has("docker") else K3S_SOCKET
-    file = raw.read(daemon.option("config") or KUBELET_CONFIG)
-    line = _ENDPOINT.search(file.text) if isinstance(file, TextFile) else None
-    return line[1] if line is not None else DEFAULT_SOCKET

@@ -6,7 +6,7 @@ from gpudoctor.facts.config_text import parse_toml
 from gpudoctor.facts.containerd_config import ConfigFile, Loaded
 from gpudoctor.facts.containerd_cri import Cri, Declared, declared
 from gpudoctor.facts.programs import Located, locate
-from gpudoctor.facts.raw import Entry, Listing, Raw, TextFile
+from gpudoctor.facts.raw import Listing, Raw, TextFile
 from gpudoctor.verdicts import Unread, Why
 
 TOOLKIT_RUNTIME = "nvidia-container-runtime"
@@ -36,22 +36,6 @@ def plugin_sockets(raw: Raw) -> tuple[str, ...] | Unread:
         return listing
     names = listing.names if isinstance(listing, Listing) else ()
     return tuple(f"{DEVICE_PLUGINS}/{name}" for name in names if name.startswith("nvidia") and name.endswith(".sock"))
-
-
-def nvidia_specs(raw: Raw, cri: Cri) -> tuple[str, ...] | Unread:
-    """NVIDIA's CDI specs by name in the folders that containerd looks into; why it is not known if none was seen and not all could be."""
-    unread: Unread | None = None
-    for folder in cri.cdi_folders:
-        listing = raw.listing(folder)
-        if isinstance(listing, Unread):
-            unread = unread or listing
-        elif isinstance(listing, Listing):
-            names = [name for name in listing.names if "nvidia" in name and name.endswith((".yaml", ".json"))]
-            entries = [raw.entry(f"{folder}/{name}", follow=True) for name in names]
-            if any(isinstance(entry, Entry) for entry in entries):
-                return tuple(entry.path for entry in entries if isinstance(entry, Entry))
-            unread = unread or next((entry for entry in entries if isinstance(entry, Unread)), None)
-    return unread if unread is not None else ()
 
 
 def unimported(raw: Raw, path: str, loaded: Loaded | None) -> tuple[Declared, ...]:

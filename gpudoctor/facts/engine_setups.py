@@ -1,41 +1,40 @@
-"""Which engines of the node are set up for GPUs, seen from afar: who listens where, and whether its files name an NVIDIA runtime or CDI.
+"""Which engines of the node are set up for GPUs: who listens where, and whether what it reads leads to an NVIDIA runtime or CDI.
 
-What each configuration really comes to is other checks' matter; here it is only asked whether somebody prepared this engine.
+Whether such a runtime's program exists, and whether the daemon has loaded its files, is other checks' matter.
 """
 
-import re
-from fnmatch import fnmatchcase
+from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gpudoctor.facts.config_text import parse_toml
+from gpudoctor.facts.containerd import Containerd, Containerds, read_config, spec_paths
+from gpudoctor.facts.containerd_config import Loaded, Refused
+from gpudoctor.facts.containerd_cri import Cri, Declared, declared
 from gpudoctor.facts.containerd_places import (
     DEFAULT_CONFIG,
     DEFAULT_SOCKET,
+    K3S_CONFIG,
     K3S_SOCKET,
     MICROK8S_SOCKET,
+    RKE2_CONFIG,
     as_path,
-    config_of,
 )
 from gpudoctor.facts.crio import CrioConfig
-from gpudoctor.facts.daemons import Daemon, Daemons, Program
 from gpudoctor.facts.desk import Desk
-from gpudoctor.facts.docker_places import DAEMON_JSON
-from gpudoctor.facts.gpu_specs import DEFAULT_FOLDERS, GpuSpecs, read_specs
-from gpudoctor.facts.raw import Absent, Entry, Listing, Raw, TextFile
-from gpudoctor.facts.software import CONTAINERD, Software, Version
-from gpudoctor.verdicts import Evidence, Unread, Why
+from gpudoctor.facts.docker import Docker, Dockers
+from gpudoctor.facts.docker_places import is_rootless
+from gpudoctor.facts.docker_rules import Refused as DockerRefused
+from gpudoctor.facts.raw import Entry, Raw
+from gpudoctor.verdicts import Cited, Evidence, Subject, Unread, Why
 
-KNOWN_CONFIGS = {
-    DEFAULT_SOCKET: (DEFAULT_CONFIG,),
-    K3S_SOCKET: (
-        "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
-        "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
-    ),
-    MICROK8S_SOCKET: ("/var/snap/microk8s/current/args/containerd.toml",),
-    "/run/k0s/containerd.sock": ("/etc/k0s/containerd.toml",),
-}
-"""Which file the containerd behind a socket reads, by the distribution that has it there, where its own arguments do not tell."""
+KNOWN_CONFIGS = (
+    (DEFAULT_SOCKET, DEFAULT_CONFIG),
+    (K3S_SOCKET, K3S_CONFIG),
+    (K3S_SOCKET, RKE2_CONFIG),
+    (MICROK8S_SOCKET, "/var/snap/microk8s/current/args/containerd.toml"),
+    ("/run/k0s/containerd.sock", "/etc/k0s/containerd.toml"),
+)
+"""Which file the containerd behind a socket reads, by the distribution that has it there, where no running one tells."""
 CRIO_SOCKET = "/run/crio/crio.sock"
 DOCKER_SOCKETS = (
     "/run/cri-dockerd.sock",
@@ -43,21 +42,24 @@ DOCKER_SOCKETS = (
     "/run/dockershim.sock",
     "/run/k3s/cri-dockerd/cri-dockerd.sock",
 )
-MOST_IMPORTS = 20
-
-_RUNTIME = r"^(?![ \t]*#).*(?:nvidia-container-runtime|runtimes\.['\"]?nvidia).*$"
-_CDI = r"^[ \t]*enable_cdi\s*=\s*(true|false)\b.*$"
 
 
 class EngineSetup(Struct, frozen=True):
-    """One engine: what it is called, where it listens, whether it runs, and whether somebody set it up for GPUs."""
+    """One engine: what it is called, where it listens, whether it runs, and whether it is set up for GPUs.
+
+    `meant` is whether somebody wanted it to be, even if what was written comes to nothing. `containerd` is what is known of a containerd,
+    `subject` whom the engine's own checks speak of; None where the engine is only a file.
+    """
 
     name: str
     config: str
     sockets: tuple[str, ...]
     runs: bool
     prepared: bool | Unread
-    evidence: tuple[Evidence, ...]
+    evidence: Cited
+    meant: bool = False
+    containerd: Containerd | None = None
+    subject: Subject | None = None
 
     @property
     def is_docker(self) -> bool:
@@ -70,96 +72,96 @@ class EngineSetup(Struct, frozen=True):
         return f"{self.name} ({self.config})" if self.name == "containerd" else self.name
 
 
-def setups(desk: Desk, daemons: Daemons) -> tuple[EngineSetup, ...]:
+def setups(desk: Desk) -> tuple[EngineSetup, ...]:
     """All engines that run or are set up on this node."""
-    return (*_containerds(desk, daemons), *_crio(desk), *_docker(desk.raw, daemons))
+    return (*_containerds(desk), *_crio(desk), *_docker(desk))
 
 
-def _containerds(desk: Desk, daemons: Daemons) -> list[EngineSetup]:
-    """Each running one, and each file at a known place that none of them reads."""
-    specs = read_specs(desk.raw, DEFAULT_FOLDERS)
-    found = [_running(desk, daemon, specs) for daemon in daemons.of(Program.CONTAINERD)]
-    for socket, configs in KNOWN_CONFIGS.items():
-        for config in configs:
-            taken = any(engine.config == config for engine in found)
-            if not taken and isinstance(desk.raw.entry(config, follow=True), Entry):
+def _containerds(desk: Desk) -> list[EngineSetup]:
+    """Each that runs or would run, and each file at a known place that none of them reads."""
+    containerds = desk.get(Containerds)
+    known = () if isinstance(containerds, Unread) else containerds.containerds
+    found = [_containerd(one) for one in known if one.daemon is not None or one.loaded is not None]
+    for socket, config in KNOWN_CONFIGS:
+        if all(engine.config != config for engine in found):
+            entry = desk.raw.entry(config, follow=True)
+            if isinstance(entry, Entry):
                 owned = any(socket in engine.sockets for engine in found)
-                prepared, evidence, _ = _read_config(desk, config, specs)
-                found.append(EngineSetup("containerd", config, () if owned else (socket,), False, prepared, evidence))
+                found.append(_file(desk.raw, config, entry, () if owned else (socket,)))
     return found
 
 
-def _running(desk: Desk, daemon: Daemon, specs: GpuSpecs) -> EngineSetup:
-    config = config_of(daemon)
-    prepared, evidence, told = _read_config(desk, config, specs)
-    if isinstance(daemon.arguments, Unread):
-        return EngineSetup("containerd", "a configuration not seen", (), True, daemon.arguments, ())
-    address = daemon.option("address", "a") or told or DEFAULT_SOCKET
+def _containerd(one: Containerd) -> EngineSetup:
+    if one.daemon is not None and isinstance(one.daemon.arguments, Unread):
+        return EngineSetup("containerd", "a configuration not seen", (), True, one.daemon.arguments, ())
+    named = (*_named(one.loaded), *one.stray)
+    prepared = _prepared(one.path, one.cri, one.specs, named)
     return EngineSetup(
-        "containerd", config, (as_path(address),), True, prepared, (daemon.cite("command")[0], *evidence)
+        name="containerd",
+        config=one.path,
+        sockets=(one.socket,),
+        runs=one.daemon is not None,
+        prepared=prepared,
+        evidence=(
+            *(one.cite("command") if one.daemon is not None else ()),
+            *(_evidence(one.path, one.loaded, prepared, named, one.specs) or one.cite("file")),
+        ),
+        meant=prepared is True or bool(named),
+        containerd=one,
+        subject=one.subject,
     )
 
 
-def _read_config(desk: Desk, path: str, specs: GpuSpecs) -> tuple[bool | Unread, tuple[Evidence, ...], str]:
-    """Whether a file or what it imports names an NVIDIA runtime or CDI, what was read, and the address it gives."""
-    file = desk.raw.read(path)
-    if isinstance(file, Unread):
-        return file, (Evidence(file.where, file.detail),), ""
-    if isinstance(file, Absent):
-        return _by_cdi(desk, path, specs, None), (file.evidence,), ""
-    document = parse_toml(file)
-    settings = document if isinstance(document, dict) else {}
-    grpc, imports = settings.get("grpc"), settings.get("imports")
-    address = grpc.get("address", "") if isinstance(grpc, dict) else ""
-    texts = (file, *_imported(desk.raw, file, imports if isinstance(imports, list) else []))
-    switch: Evidence | None = None
-    for text in texts:
-        if isinstance(text, Unread):
-            return text, (Evidence(file.where, "imports what was not seen"),), str(address)
-        if (line := re.search(_RUNTIME, text.text, re.MULTILINE)) is not None:
-            return True, (Evidence(text.where, line[0].strip()[:200]),), str(address)
-        for found in re.finditer(_CDI, text.text, re.MULTILINE):
-            switch = Evidence(text.where, found[0].strip())
-    evidence = (Evidence(file.where, "names no NVIDIA runtime"), *((switch,) if switch is not None else ()))
-    if not isinstance(document, dict):
-        return Unread(Why.UNREADABLE, file.where, "cannot be parsed"), evidence, ""
-    on = None if switch is None else "true" in switch.shows
-    return _by_cdi(desk, path, specs, on), (*evidence, *_named(specs, on)), str(address)
+def _file(raw: Raw, config: str, entry: Entry, sockets: tuple[str, ...]) -> EngineSetup:
+    """A file that no containerd reads that was seen to run: by every rule that may apply."""
+    loaded, cri = read_config(raw, config, entry, None)
+    idle = isinstance(cri, Unread) or cri.nvidia or cri.disabled or cri.cdi is False
+    specs = () if idle or isinstance(cri, Unread) else spec_paths(raw, cri)
+    named = tuple(_named(loaded))
+    prepared = _prepared(config, cri, specs, named)
+    evidence = _evidence(config, loaded, prepared, named, specs)
+    return EngineSetup("containerd", config, sockets, False, prepared, evidence, meant=prepared is True or bool(named))
 
 
-def _named(specs: GpuSpecs, on: bool | None) -> tuple[Evidence, ...]:
-    return () if on is False else tuple(piece for spec in specs.specs[:1] for piece in spec.cite("kind"))
+def _named(loaded: Loaded | Refused | Unread | None) -> Iterator[Declared]:
+    """The nvidia runtimes that its files write down, whatever comes of them."""
+    for file in loaded.files if isinstance(loaded, Loaded) else ():
+        yield from declared(file)
 
 
-def _imported(raw: Raw, file: TextFile, patterns: list[object]) -> list[TextFile | Unread]:
-    found: list[TextFile | Unread] = []
-    for pattern in patterns[:MOST_IMPORTS]:
-        folder, _, name = str(pattern).rpartition("/")
-        folder = folder if folder.startswith("/") else f"{file.path.rpartition('/')[0]}/{folder}".rstrip("/")
-        listing = raw.listing(folder)
-        if isinstance(listing, Unread):
-            found.append(listing)
-        elif isinstance(listing, Listing):
-            if not listing.complete:
-                found.append(Unread(Why.NOT_RECORDED, folder, "was recorded in part only"))
-            read = [raw.read(f"{folder}/{each}") for each in listing.names if fnmatchcase(each, name)]
-            found += [text for text in read if not isinstance(text, Absent)]
-    return sorted(found, key=lambda text: isinstance(text, Unread))
+def _prepared(
+    config: str, cri: Cri | Unread, specs: tuple[str, ...] | Unread, named: tuple[Declared, ...]
+) -> bool | Unread:
+    """By its runtimes, or by CDI. Where releases take the files differently, and which it is is not known, what is named counts."""
+    if isinstance(cri, Unread):
+        return bool(named) or cri
+    if cri.refused and not cri.nvidia:
+        return Unread(Why.UNREADABLE, config, f"the CRI plugin does not start with it: {cri.refused}")
+    if cri.nvidia or cri.disabled or cri.cdi is False:
+        return bool(cri.nvidia) and not cri.disabled
+    if isinstance(specs, Unread) or not specs:
+        return specs if isinstance(specs, Unread) else False
+    said = "there are CDI specs, and containerd may have CDI on by default"
+    return True if cri.cdi else Unread(Why.NOT_ANSWERED, specs[0], said)
 
 
-def _by_cdi(desk: Desk, path: str, specs: GpuSpecs, on: bool | None) -> bool | Unread:
-    """Specs reach pods where CDI is on: containerd 2 has it so without a word in its file (containerd/containerd#9621)."""
-    if on is False:
-        return False
-    if on or not specs.specs:
-        return bool(specs.specs) or specs.unread or False
-    software = desk.get(Software) if path.startswith("/etc/containerd/") else None
-    version = software.of(CONTAINERD) if isinstance(software, Software) else None
-    if isinstance(version, Version) and version.before(2, 0):
-        return False
-    return Unread(
-        Why.NOT_ANSWERED, specs.specs[0].path, "there are CDI specs, and containerd may have CDI on by default"
-    )
+def _evidence(
+    config: str,
+    loaded: Loaded | Refused | Unread | None,
+    prepared: bool | Unread,
+    named: tuple[Declared, ...],
+    specs: tuple[str, ...] | Unread,
+) -> Cited:
+    if named:
+        return tuple(Evidence(one.file, f"has {one.plugin}.containerd.runtimes.{one.name}") for one in named[:2])
+    if not isinstance(loaded, Loaded):
+        return ()
+    if prepared is True and specs and not isinstance(specs, Unread):
+        return (
+            Evidence(config, "names no NVIDIA runtime, and CDI is on"),
+            Evidence(specs[0], "is a CDI spec of NVIDIA"),
+        )
+    return loaded.files[0].evidence, Evidence(config, f"names {'an' if prepared is True else 'no'} NVIDIA runtime")
 
 
 def _crio(desk: Desk) -> list[EngineSetup]:
@@ -184,19 +186,32 @@ def _crio(desk: Desk) -> list[EngineSetup]:
             crio.daemon is not None,
             bool(evidence) or unread or False,
             evidence[:2] or crio.cite("installed"),
+            meant=bool(evidence),
+            subject=crio.subject,
         )
     ]
 
 
-def _docker(raw: Raw, daemons: Daemons) -> list[EngineSetup]:
-    file = raw.read(DAEMON_JSON)
-    running = daemons.of(Program.DOCKERD)
-    if isinstance(file, Absent) and not running:
-        return []
-    if not isinstance(file, TextFile):
-        prepared: bool | Unread = file if isinstance(file, Unread) else False
-        shows = Evidence(DAEMON_JSON, file.detail)
-    else:
-        prepared = "nvidia" in file.text
-        shows = Evidence(file.where, "names an NVIDIA runtime" if prepared else "names no NVIDIA runtime")
-    return [EngineSetup("docker", DAEMON_JSON, DOCKER_SOCKETS, bool(running), prepared, (shows,))]
+def _docker(desk: Desk) -> list[EngineSetup]:
+    """The system's dockerds: one that a user runs rootless has nothing to do with a kubelet."""
+    dockers = desk.get(Dockers)
+    every = () if isinstance(dockers, Unread) else dockers.dockers
+    return [_dockerd(one) for one in every if one.daemon is None or not is_rootless(one.daemon)]
+
+
+def _dockerd(one: Docker) -> EngineSetup:
+    prepared: bool | Unread = bool(one.nvidia)
+    if isinstance(one.settings, Unread):
+        prepared = one.settings
+    elif isinstance(one.settings, DockerRefused):
+        prepared = Unread(Why.UNREADABLE, one.path, "dockerd does not start with it")
+    return EngineSetup(
+        "docker",
+        one.path,
+        DOCKER_SOCKETS if one.key == "docker" else (),
+        one.daemon is not None,
+        prepared,
+        (one.nvidia[0].evidence,) if one.nvidia else one.cite("file"),
+        meant=prepared is True,
+        subject=one.subject,
+    )

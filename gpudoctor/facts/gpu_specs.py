@@ -65,23 +65,29 @@ def read_specs(raw: Raw, folders: Iterable[str]) -> GpuSpecs:
     return GpuSpecs(places, tuple(specs), unread, tuple(seen))
 
 
+def kind_in(text: str) -> str:
+    """The kind that a spec states, whether or not it can be decoded; "" where none is seen."""
+    kind = re.search(_KIND, text, re.MULTILINE)
+    return kind[1] if kind is not None else ""
+
+
 def _spec(raw: Raw, folder: str, name: str) -> GpuSpec | Unread | None:
     path = f"{folder}/{name}"
     file = raw.read(path)
     if not isinstance(file, TextFile):
         return file if isinstance(file, Unread) else None
-    kind = re.search(_KIND, file.text, re.MULTILINE)
-    if kind is None and file.truncated:
+    kind = kind_in(file.text)
+    if not kind and file.truncated:
         return Unread(Why.NOT_RECORDED, file.where, "only its beginning was kept")
-    if kind is None or "nvidia.com/" not in kind[1] or kind[1] == _MANAGEMENT:
+    if "nvidia.com/" not in kind or kind == _MANAGEMENT:
         return None
     entry, above = raw.entry(path, follow=True), raw.entry(folder, follow=True)
     modes = [found.mode if isinstance(found, Entry) else None for found in (entry, above)]
     shows = " and ".join(f"mode {mode:04o}" for mode in modes[:1] if mode is not None) or "mode not known"
     if modes[1] is not None and modes[1] & 0o005 != 0o005:
         shows += f" in {folder}, mode {modes[1]:04o}"
-    evidence = {"kind": Evidence(file.where, f"kind is {kind[1]}"), "mode": Evidence(file.where, shows)}
-    return GpuSpec(path=path, kind=kind[1], for_everyone=_for_everyone(*modes), read_from=evidence)
+    evidence = {"kind": Evidence(file.where, f"kind is {kind}"), "mode": Evidence(file.where, shows)}
+    return GpuSpec(path=path, kind=kind, for_everyone=_for_everyone(*modes), read_from=evidence)
 
 
 def _for_everyone(mode: int | None, above: int | None) -> bool | None:

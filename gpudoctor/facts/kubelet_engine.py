@@ -1,47 +1,15 @@
-"""The engine that the kubelet talks to, and the engines that are set up for GPUs: they must be the same.
+"""The engine that the kubelet talks to, and the engines that are set up for GPUs: they must be the same."""
 
-The endpoint is the option --container-runtime-endpoint, else containerRuntimeEndpoint of the file that --config names, else
-unix:///run/containerd/containerd.sock (kubernetes pkg/kubelet/apis/config/v1beta1/defaults.go); options win over files
-(kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file). k3s, RKE2 and MicroK8s have one of their own.
-"""
-
-import re
 from collections.abc import Iterator
 
-from msgspec import Struct
-
-from gpudoctor.facts.config_text import parse_yaml
-from gpudoctor.facts.containerd_places import DEFAULT_SOCKET, K3S_SOCKET, KUBELET_CONFIG, MICROK8S_SOCKET, as_path
-from gpudoctor.facts.daemons import WITH_KUBELET, Daemon, Daemons, Program
+from gpudoctor.facts.daemons import Daemon
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.engine_setups import EngineSetup, setups
-from gpudoctor.facts.raw import Absent, Entry, Listing, Raw, TextFile
-from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread, Why
+from gpudoctor.facts.kubelet_endpoint import Endpoint, KubeletEndpoint
+from gpudoctor.facts.raw import Absent, Entry, Raw, TextFile
+from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread
 
-OPTION = "container-runtime-endpoint"
-DEFAULT = f"unix://{DEFAULT_SOCKET}"
-K3S, K3S_DOCKER = f"unix://{K3S_SOCKET}", "unix:///run/k3s/cri-dockerd/cri-dockerd.sock"
-"""k3s pkg/agent/config/config.go; RKE2 uses the same."""
-MICROK8S, MICROK8S_ARGUMENTS = f"unix://{MICROK8S_SOCKET}", "/var/snap/microk8s/current/args/kubelet"
-ARGUMENT_FILES = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet")
-"""kubeadm's unit reads the first and, by distribution, one of the others (kubernetes/release, 10-kubeadm.conf)."""
-UNIT_DROP_INS = ("/etc/systemd/system/kubelet.service.d", "/usr/lib/systemd/system/kubelet.service.d")
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-
-_IN_TEXT = r"--container-runtime-endpoint[= ][\"']?([^\s\"'\\]+)"
-
-
-class Endpoint(Struct, frozen=True):
-    """Where the kubelet's engine listens; `assumed` where only the default says so."""
-
-    url: str
-    evidence: Evidence
-    assumed: bool = False
-
-    @property
-    def socket(self) -> str:
-        """The path, the same for /var/run and /run."""
-        return as_path(self.url)
 
 
 class KubeletEngine(Fact, frozen=True):
@@ -55,8 +23,9 @@ class KubeletEngine(Fact, frozen=True):
 
     @property
     def subject(self) -> Subject:
-        """The kubelet."""
-        return Subject(SubjectKind.SERVICE, "kubelet")
+        """The kubelet, which stands on its engine."""
+        below = self.own.subject if self.own is not None else None
+        return Subject(SubjectKind.SERVICE, "kubelet", stands_on=() if below is None else (below,))
 
     @property
     def own(self) -> EngineSetup | None:
@@ -68,117 +37,23 @@ class KubeletEngine(Fact, frozen=True):
 
     @classmethod
     def gather(cls, desk: Desk) -> "KubeletEngine | Unread":
-        """Nothing else is looked at where no kubelet runs."""
-        daemons = desk.get(Daemons)
-        if isinstance(daemons, Unread):
-            return daemons
-        running = daemons.of(Program.KUBELET) or daemons.of(*WITH_KUBELET)
-        if not running:
-            return daemons.unlisted or cls(kubelet=None, read_from=daemons.read_from)
-        endpoint = _endpoint(desk.raw, running[0])
+        """Nothing else is looked at where no kubelet runs; of several the first is judged."""
+        endpoints = desk.get(KubeletEndpoint)
+        if isinstance(endpoints, Unread):
+            return endpoints
+        if not endpoints.kubelets:
+            return endpoints.unlisted or cls(kubelet=None, read_from=endpoints.read_from)
+        kubelet, endpoint = endpoints.kubelets[0].daemon, endpoints.kubelets[0].endpoint
         if not isinstance(endpoint, Endpoint):
-            return cls(kubelet=running[0], endpoint=endpoint, read_from=daemons.read_from)
+            return cls(kubelet=kubelet, endpoint=endpoint, read_from=endpoints.read_from)
         return cls(
-            kubelet=running[0],
+            kubelet=kubelet,
             endpoint=endpoint,
             socket=desk.raw.entry(endpoint.socket, follow=True) if endpoint.url.startswith(("unix://", "/")) else None,
-            engines=setups(desk, daemons),
+            engines=setups(desk),
             wants_gpus=tuple(_wishes(desk.raw)),
-            read_from=daemons.read_from,
+            read_from=endpoints.read_from,
         )
-
-
-def _endpoint(raw: Raw, kubelet: Daemon) -> Endpoint | Unread:
-    if isinstance(kubelet.arguments, Unread):
-        return _from_files(raw) or kubelet.arguments
-    said = kubelet.cite("command")[0]
-    url = kubelet.option(OPTION)
-    if url:
-        return Endpoint(url, Evidence(said.where, f"--{OPTION}={url}"))
-    match kubelet.program:
-        case Program.K3S_SERVER | Program.K3S_AGENT | Program.RKE2:
-            return _of_k3s(raw, kubelet)
-        case Program.KUBELITE:
-            return _in_text(raw, MICROK8S_ARGUMENTS) or Endpoint(MICROK8S, said, assumed=True)
-        case _:
-            return _of_config(raw, kubelet)
-
-
-def _of_config(raw: Raw, kubelet: Daemon) -> Endpoint | Unread:
-    """The file, then the drop-ins in the order of their names, the last one winning."""
-    said = kubelet.cite("command")[0]
-    path, folder = kubelet.option("config"), kubelet.option("config-dir")
-    found = Endpoint(DEFAULT, Evidence(said.where, f"gives no --{OPTION}"), assumed=True)
-    listing = raw.listing(folder) if folder else None
-    if isinstance(listing, Unread):
-        return listing
-    names = listing.names if isinstance(listing, Listing) else ()
-    for place in (*([path] if path else []), *(f"{folder}/{name}" for name in names if name.endswith(".conf"))):
-        value = _configured(raw, place)
-        if isinstance(value, Unread):
-            return value
-        found = value or found
-    return found
-
-
-def _configured(raw: Raw, path: str) -> Endpoint | Unread | None:
-    file = raw.read(path)
-    if not isinstance(file, TextFile):
-        return file if isinstance(file, Unread) else None
-    if "containerRuntimeEndpoint" not in file.text:
-        return None
-    document = parse_yaml(file)
-    if not isinstance(document, dict):
-        return Unread(Why.UNREADABLE, file.where, "cannot be parsed") if not isinstance(document, Unread) else document
-    url = document.get("containerRuntimeEndpoint")
-    return (
-        Endpoint(url, Evidence(file.where, f"containerRuntimeEndpoint: {url}"))
-        if isinstance(url, str) and url
-        else None
-    )
-
-
-def _of_k3s(raw: Raw, kubelet: Daemon) -> Endpoint | Unread:
-    """Options may stand in its configuration file, too (docs.k3s.io/installation/configuration)."""
-    name = "rke2" if kubelet.program is Program.RKE2 else "k3s"
-    path = kubelet.option("config", "c") or f"/etc/rancher/{name}/config.yaml"
-    file = raw.read(path)
-    text = file.text if isinstance(file, TextFile) else ""
-    told = re.search(rf"^{OPTION}:\s*[\"']?([^\s\"']+)", text, re.MULTILINE)
-    if told is not None:
-        return Endpoint(told[1], Evidence(path, told[0]))
-    docker = re.search(r"^docker:\s*true\b", text, re.MULTILINE)
-    if docker is not None or kubelet.has("docker"):
-        return Endpoint(K3S_DOCKER, Evidence(path, docker[0]) if docker else kubelet.cite("command")[0], assumed=True)
-    return file if isinstance(file, Unread) else Endpoint(K3S, kubelet.cite("command")[0], assumed=True)
-
-
-def _from_files(raw: Raw) -> Endpoint | None:
-    """What its unit would give it, where its own arguments were not seen."""
-    for path in (*ARGUMENT_FILES, *_unit_files(raw)):
-        if (found := _in_text(raw, path)) is not None:
-            return found
-    configured = _configured(raw, KUBELET_CONFIG)
-    return configured if isinstance(configured, Endpoint) else None
-
-
-def _unit_files(raw: Raw) -> Iterator[str]:
-    for folder in UNIT_DROP_INS:
-        listing = raw.listing(folder)
-        for name in listing.names if isinstance(listing, Listing) else ():
-            if name.endswith(".conf"):
-                yield f"{folder}/{name}"
-
-
-def _in_text(raw: Raw, path: str) -> Endpoint | None:
-    """The option in a file of arguments, the last one that is no comment."""
-    file = raw.read(path)
-    lines = file.text.splitlines() if isinstance(file, TextFile) else []
-    found = [match for line in lines if not line.lstrip().startswith("#") for match in re.finditer(_IN_TEXT, line)]
-    if not found:
-        return None
-    url = re.sub(r"\$\{?SNAP_COMMON\}?", "/var/snap/microk8s/common", found[-1][1])
-    return Endpoint(url, Evidence(path, found[-1][0]))
 
 
 def _wishes(raw: Raw) -> Iterator[Evidence]:
