@@ -115,7 +115,7 @@ def _without_runtime(one: Docker) -> Verdict:
         return NotApplicable(
             one, "names no nvidia runtime; docker run --gpus needs only the toolkit's hook, which is there", evidence
         )
-    by_cdi = one.cdi if one.specs is not None and one.specs.of(GPU) else None
+    by_cdi = one.cdi if one.specs is not None and one.specs.of(GPU) else one.specs and one.specs.unread
     unread = next((found for found in (installed, hook, by_cdi) if isinstance(found, Unread)), None)
     if unread is not None:
         return unread.about(one)
@@ -140,7 +140,8 @@ def docker_loaded(dockers: Dockers) -> Verdicts:
     that is not known, for a reload (SIGHUP) takes new runtimes too. It also tells when the nvidia runtime stands in
     /etc/docker/daemon.json while dockerd reads another file, as that of the snap, a rootless one, or one started with --config-file.
     A file whose time was changed, not its content, looks the same and is no fault. "could not select device driver "" with
-    capabilities: [[gpu]]" is the hook that was not found; with driver "cdi" it is CDI that is off.
+    capabilities: [[gpu]]" is the hook that was not found, and so is, since 29.3, "failed to discover GPU vendor from CDI"
+    or "AMD CDI spec not found"; with driver "cdi" it is CDI that is off.
     """
     yield from of_each(dockers, lambda one: iter([_loaded(one, dockers.running)]))
 
@@ -221,7 +222,7 @@ def _said(one: Docker) -> str:
     return f"started after {one.path} changed last"
 
 
-def _elsewhere(one: Docker) -> Fail:
+def _elsewhere(one: Docker) -> Fail | Warn:
     """nvidia-ctk wrote into the usual file, and this daemon reads another."""
     snap = one.daemon is not None and is_snap(one.daemon)
     kind = (
@@ -234,6 +235,10 @@ def _elsewhere(one: Docker) -> Fail:
     summary = f"{kind} reads {one.path}, which names no nvidia runtime; the one in {one.elsewhere[0].where} is read by no dockerd here"
     evidence = (*one.cite("command", "file"), *one.elsewhere)
     fixes = (USE_SNAP, REPLACE_SNAP) if snap else (configure(one), restart(one))
+    by_cdi = one.cdi is True and one.specs is not None and bool(one.specs.of(GPU))
+    if kind == "the rootless dockerd" and (one.toolkit.hook.found or by_cdi):
+        # A file of root's may wait for a dockerd of the system that does not run; its owner has GPUs without a runtime.
+        return Warn(one, f"{summary}: --runtime=nvidia does not work", evidence, fixes, cause="elsewhere")
     return Fail(one, summary, evidence, fixes, Breaks.SUBJECT, cause="elsewhere")
 
 

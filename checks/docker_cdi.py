@@ -27,13 +27,22 @@ def docker_cdi(dockers: Dockers, starts: Reading[StartFailures]) -> Verdicts:
     Docker knows CDI since 25.0, where `features.cdi` of daemon.json switches it on; since 28.2 it is on unless that is false. Looks for
     NVIDIA's specs in the folders that this dockerd searches (`cdi-spec-dirs`, else /etc/cdi and /var/run/cdi), no deeper than their kind,
     and for a rootless one at whether it may read them. With the toolkit's hook or an nvidia runtime, and CDI on only by default, no spec is
-    missed. With features.cdi and another way to GPUs beside it a missing spec is a remark, until the journal tells of a container that did
-    not start for want of it. A container that asks a Docker with CDI off for a device gets: could not select device driver "cdi" with
-    capabilities: [[]].
+    missed; with features.cdi as well, its lack is a remark. Either is a fault once the journal tells of a container that did not start for
+    want of it. A container that asks a Docker with CDI off for a device gets: could not select device driver "cdi" with
+    capabilities: [[]]. Since 29.3 "failed to discover GPU vendor from CDI" and "AMD CDI spec not found" are --gpus of a dockerd that found
+    no program of the toolkit when it started: another check's matter.
     An unresolvable device of a spec that is there is another matter: that spec is stale, or malformed.
     """
-    told = () if isinstance(starts, Unread) else starts.of("docker", UNRESOLVABLE)
-    yield from of_each(dockers, lambda one: iter([_cdi(one, told)]))
+    told = (
+        ()
+        if isinstance(starts, Unread)
+        else tuple(
+            one for one in starts.of("docker", UNRESOLVABLE) if one.detail.startswith(f"{GPU}=") or not one.detail
+        )
+    )
+    yield from of_each(
+        dockers, lambda one: iter([_cdi(one, tuple(failure for failure in told if failure.subject == one.subject))])
+    )
 
 
 def _cdi(one: Docker, told: tuple[StartFailure, ...]) -> Verdict:
@@ -80,14 +89,18 @@ def _with_specs(one: Docker, specs: GpuSpecs) -> Verdict:
     found = specs.of(GPU)
     evidence = tuple(piece for spec in found for piece in spec.cite("kind"))
     rootless = one.daemon is not None and is_rootless(one.daemon)
-    hidden = [spec for spec in found if rootless and spec.for_everyone is False]
+    hidden = [
+        spec
+        for spec in found
+        if rootless and spec.for_everyone is False and not spec.path.startswith(one.own_cdi_folders)
+    ]
     if len(hidden) == len(found):
         summary = f"the rootless dockerd may not read {hidden[0].path}"
         fix = Remedy(
             Action.CHANGE_CONFIG,
             "Let everyone read the spec; it holds no secret.",
-            run=(f"chmod a+r {hidden[0].path}",),
-            confirm="nvidia-ctk cdi list",
+            run=(f"chmod a+rx {hidden[0].path.rpartition('/')[0]}", f"chmod a+r {hidden[0].path}"),
+            confirm=f"sudo -u '#{one.daemon.uid if one.daemon is not None else 0}' head -n 1 {hidden[0].path}",
         )
         return Fail(one, summary, hidden[0].cite("kind", "mode"), (fix,), Breaks.SUBJECT, cause="unreadable")
     told = (one.told.evidence,) if isinstance(one.told, Told) else ()
@@ -99,10 +112,11 @@ def _without_specs(one: Docker, specs: GpuSpecs, told: tuple[StartFailure, ...],
     evidence = (*one.evidence, *specs.seen, *(piece for failure in told for piece in failure.cite("line")))
     fixes = (REFRESH_SPEC, GENERATE_SPEC)
     installed = one.toolkit.installed
-    if one.asked_for_cdi:
-        summary = f"features.cdi is on, but there is no spec of {GPU} in {folders}: --device nvidia.com/gpu=… cannot be resolved"
+    if one.asked_for_cdi or told:
+        how = "features.cdi is on" if one.asked_for_cdi else "CDI is on"
+        summary = f"{how}, but there is no spec of {GPU} in {folders}: --device nvidia.com/gpu=… cannot be resolved"
         if told:
-            summary += f", and a container that asked for {told[0].detail} did not start"
+            summary += f", and a container that asked for {told[0].detail or GPU} did not start"
         elif others:
             return Warn(one, summary, evidence, fixes, cause="no-spec")
     elif others:

@@ -1,11 +1,12 @@
 """A recorded node with dockerds, written as files of /proc and configuration: for tests of Docker's checks."""
 
+import datetime
 import json
 from typing import Any
 
 from gpudoctor.chain import Link
 from gpudoctor.config import Config
-from gpudoctor.facts.raw import CommandOutput, Entry, EntryType
+from gpudoctor.facts.raw import CommandOutput, Entry, EntryType, Log
 from gpudoctor.facts.software import DPKG, PACKAGES, QUERY_DPKG
 from gpudoctor.registry import built_in
 from gpudoctor.report import Report, Result
@@ -26,6 +27,12 @@ RUNTIME_CHECK, LOADED_CHECK, CDI_CHECK = (f"toolkit.docker-{name}" for name in (
 INFO = ("docker", "info", "--format", "{{json .}}")
 
 
+def stamp(later: float, zone: float = 0) -> str:
+    """A time of dpkg's log so long after the daemons started, in a zone so many hours ahead of UTC."""
+    moment = datetime.datetime.fromtimestamp(STARTED + later + 3600 * zone, datetime.timezone.utc)
+    return f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
 class DockerNode(WorkloadNode):
     """docker-ce as a service with its socket, the toolkit installed long before; nothing else."""
 
@@ -36,6 +43,7 @@ class DockerNode(WorkloadNode):
         self.complete += ["/etc", "/usr", "/run", "/var", "/sbin", "/bin", "/opt", "/lib", "/home", "/srv", "/snap"]
         self.packages = {"docker-ce": version} if version else {}
         self.commands: dict[tuple[str, ...], CommandOutput] = {}
+        self.logs: dict[str, str] = {}
         self.text("/proc/stat", f"cpu 1\nbtime {BOOTED}\n")
         self.program("/usr/bin/dockerd")
         self.socket("/run/docker.sock")
@@ -87,6 +95,7 @@ class DockerNode(WorkloadNode):
         argv = (*QUERY_DPKG, *PACKAGES)
         node = RecordedNode(self.tree, complete=self.complete, uid=0)
         node.commands |= {argv: CommandOutput(argv, 1, told)} | self.commands
+        node.logs |= {name: Log(name, text) for name, text in self.logs.items()}
         return node
 
     def diagnose(self) -> Report:

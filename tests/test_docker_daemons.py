@@ -21,10 +21,12 @@ from tests.docker_node import (
     RUNTIME_CHECK,
     SPEC,
     DockerNode,
+    stamp,
 )
 
 OTHER = "/srv/docker/daemon.json"
 SNAP = "/var/snap/docker/2932/config/daemon.json"
+SNAP_RUNTIME = "/snap/docker/2932/usr/bin/nvidia-container-runtime"
 HOME_FILE = "/home/ada/.config/docker/daemon.json"
 CDI_ON = {"features": {"cdi": True}}
 
@@ -104,8 +106,11 @@ def test_another_dockerd_that_answers_tells_nothing() -> None:
     ("log", "status"),
     [
         (None, "fail"),
-        ("2026-11-29 11:40:12 install nvidia-container-toolkit:amd64 <none> 1.17.5-1\n", "fail"),
-        ("2026-11-29 11:40:12 upgrade nvidia-container-toolkit:amd64 1.17.4-1 1.17.5-1\n", "pass"),
+        (f"{stamp(60)} install nvidia-container-toolkit:amd64 <none> 1.17.5-1\n", "fail"),
+        (
+            f"{stamp(-60)} startup packages configure\n{stamp(60)} upgrade nvidia-container-toolkit:amd64 1.17.4-1 1.17.5-1\n",
+            "pass",
+        ),
     ],
 )
 def test_a_daemon_older_than_the_toolkit_has_no_gpu_driver(log: str | None, status: str) -> None:
@@ -179,7 +184,8 @@ def test_two_dockerds_are_two_subjects() -> None:
     node = snap_node()
     node.daemon(800, "/usr/bin/dockerd", "-H", "fd://")
     node.config("{", MAIN)
-    node.config(NVIDIA, SNAP)
+    node.config({"runtimes": {"nvidia": {"path": SNAP_RUNTIME}}}, SNAP)
+    node.program(SNAP_RUNTIME)
     found = {finding.subject.key: finding.status.value for finding in node.judge(RUNTIME_CHECK).findings}
     assert found == {"docker": "fail", f"docker@{SNAP}": "pass"}
 
@@ -302,6 +308,9 @@ def test_a_spec_that_the_rootless_daemon_may_not_read() -> None:
     node.at("/etc/cdi/nvidia.yaml", SPEC, -1000, mode=0o600)
     status, said = node.said(CDI_CHECK)
     assert status == "fail" and "may not read /etc/cdi/nvidia.yaml" in said
+    fix = node.judge(CDI_CHECK).findings[0].remedies[0]
+    assert fix.run == ("chmod a+rx /etc/cdi", "chmod a+r /etc/cdi/nvidia.yaml")
+    assert fix.confirm == "sudo -u '#1000' head -n 1 /etc/cdi/nvidia.yaml"
 
 
 def test_specs_of_others_count_for_nothing() -> None:
@@ -325,7 +334,7 @@ def test_a_broken_file_and_a_missing_toolkit_of_another_daemon_are_two_causes() 
     node = snap_node()
     node.daemon(800, "/usr/bin/dockerd", "-H", "fd://")
     node.config({**NVIDIA, "hosts": ["fd://"]})
-    node.config({"runtimes": {"nvidia": {"path": "/opt/gone"}}}, SNAP)
+    node.config({"runtimes": {"nvidia": {"path": SNAP_RUNTIME}}}, SNAP)
     causes = {
         (cause.check, subject.key)
         for cause in node.diagnose().root_causes

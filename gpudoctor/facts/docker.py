@@ -16,18 +16,21 @@ from gpudoctor.facts.docker_places import (
     INSTALLED,
     ROOT,
     SNAP_JSON,
+    SOCKET,
     config_of,
     is_rootless,
+    locate_for,
+    own_cdi_folders,
     sockets_of,
 )
 from gpudoctor.facts.docker_rules import Flags, Refused, added, flags_of, runtime_fields, take, why_refused
-from gpudoctor.facts.docker_toolkit import Toolkit, look_for_toolkit
+from gpudoctor.facts.docker_toolkit import Toolkit, look_for_toolkit, with_cdi_hook
 from gpudoctor.facts.docker_units import command_line
 from gpudoctor.facts.gpu_specs import DEFAULT_FOLDERS, GpuSpecs, read_specs
-from gpudoctor.facts.programs import Located, locate
+from gpudoctor.facts.programs import Located
 from gpudoctor.facts.raw import Absent, Entry, Raw, TextFile
 from gpudoctor.facts.software import DOCKER, Software, Version
-from gpudoctor.knowledge.docker_options import CDI_DEFAULT_SINCE, CDI_SINCE, STOCK_RUNTIME
+from gpudoctor.knowledge.docker_options import CDI_DEFAULT_SINCE, CDI_PREFERRED_SINCE, CDI_SINCE, STOCK_RUNTIME
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
 
@@ -56,7 +59,8 @@ class Docker(Citable, frozen=True):
 
     `settings` are those of its file, None where there is none; `flags` those of its command line. `changed` is whether the file changed
     after it started, None where times are not known, and `told` what the daemon answers then. `elsewhere` are files with an nvidia
-    runtime that no dockerd reads. `kubelet` is whether the node's containers are a kubelet's affair.
+    runtime that no dockerd reads, `own_cdi_folders` are a rootless one's owner's. `kubelet` is whether the node's
+    containers are a kubelet's affair.
     """
 
     key: str
@@ -72,6 +76,7 @@ class Docker(Citable, frozen=True):
     told: Told | Unread | None = None
     specs: GpuSpecs | None = None
     elsewhere: tuple[Evidence, ...] = ()
+    own_cdi_folders: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
     socket_gone: Cited = ()
 
@@ -149,7 +154,7 @@ class Docker(Citable, frozen=True):
     def cdi_folders(self) -> tuple[str, ...]:
         """Where it looks for specs; none where a single empty name switches CDI off."""
         given = (*self._list("cdi-spec-dirs"), *self.flags.values.get("cdi-spec-dir", ()))
-        return () if given == ("",) else given or DEFAULT_FOLDERS
+        return () if given == ("",) else given or (*DEFAULT_FOLDERS, *self.own_cdi_folders)
 
     @property
     def _known(self) -> Document:
@@ -190,6 +195,8 @@ class Dockers(Fact, frozen=True):
                 ]
             )
             found = [_gather(desk, key, path, daemon) for key, path, daemon in zip(keys, paths, running, strict=True)]
+            if DAEMON_JSON in paths:
+                found = [replace(one, elsewhere=()) for one in found]
             return cls(dockers=tuple(sorted(found, key=lambda one: one.key)), running=unlisted)
         there = _installed(raw)
         if isinstance(there, Unread):
@@ -246,11 +253,21 @@ def _gather(desk: Desk, key: str, path: str | Unread, daemon: Daemon | None) -> 
         flags=flags,
         toolkit=look_for_toolkit(raw, daemon),
         kubelet=_has_kubelet(desk),
+        own_cdi_folders=_own_cdi_folders(raw, daemon, version),
         read_from=read_from | ({"command": command} if daemon is None and command is not None else {}),
     )
     if isinstance(settings, Refused | Unread):
         return one
     return _with_surroundings(raw, replace(one, runtimes=_runtimes(raw, one)), entry)
+
+
+def _prefers_cdi(version: Version | Unread | None) -> bool:
+    return isinstance(version, Version) and not version.before(*CDI_PREFERRED_SINCE)
+
+
+def _own_cdi_folders(raw: Raw, daemon: Daemon | None, version: Version | Unread | None) -> tuple[str, ...]:
+    rootless = daemon is not None and is_rootless(daemon)
+    return own_cdi_folders(raw, daemon) if daemon is not None and rootless and _prefers_cdi(version) else ()
 
 
 def _command(raw: Raw, daemon: Daemon | None, path: str | Unread) -> tuple[tuple[str, ...], Evidence | None]:
@@ -300,7 +317,7 @@ def _runtimes(raw: Raw, one: Docker) -> dict[str, Runtime]:
     found = {well_formed(name): _runtime(raw, one, well_formed(name), entry) for name, entry in (table or {}).items()}
     where = one.read_from["command"].where if "command" in one.read_from else one.path
     for name, program in added(one.flags).items():
-        found.setdefault(name, Runtime(name, program, where, locate(raw, program)))
+        found.setdefault(name, Runtime(name, program, where, locate_for(raw, program, one.daemon)))
     return found
 
 
@@ -310,7 +327,7 @@ def _runtime(raw: Raw, one: Docker, name: str, entry: Any) -> Runtime:
     path, shim, options = fields.get("path"), fields.get("runtimeType"), fields.get("options") or {}
     binary = options.get("BinaryName") if not path else None
     program = well_formed(path or (binary if isinstance(binary, str) else "")) or None
-    located = None if program is None else locate(raw, program)
+    located = None if program is None else locate_for(raw, program, one.daemon)
     return Runtime(name, program or shim or "", one.path, located, why_refused(entry))
 
 
@@ -320,17 +337,23 @@ def _with_surroundings(raw: Raw, one: Docker, entry: Entry | None) -> Docker:
     if daemon is None:
         return replace(one, specs=specs)
     since = daemon.older_than(entry) if entry is not None else False
-    sockets = sockets_of(one.flags, one.settings if isinstance(one.settings, dict) else {}, daemon)
+    settings = one.settings if isinstance(one.settings, dict) else {}
+    sockets = sockets_of(one.flags, settings, daemon)
+    # Without a session of systemd XDG_RUNTIME_DIR is another folder (moby, contrib/dockerd-rootless-setuptool.sh), and so is the socket's.
+    default = is_rootless(daemon) and "host" not in one.flags.values and "hosts" not in settings
     wanted = bool(one.nvidia) and since is not False
-    socket = sockets[0] if sockets and sockets[0] != "/run/docker.sock" else ""
+    socket = sockets[0] if sockets and sockets[0] != SOCKET else ""
     return replace(
         one,
         specs=specs,
+        toolkit=with_cdi_hook(raw, daemon, one.toolkit)
+        if one.cdi is True and _prefers_cdi(one.version)
+        else one.toolkit,
         changed=since,
         told=ask(raw, socket, one.data_root) if wanted else None,
         elsewhere=() if one.nvidia else _elsewhere(raw, one),
         sockets=sockets,
-        socket_gone=_gone(raw, sockets),
+        socket_gone=() if default else _gone(raw, sockets),
         read_from=one.read_from | ({"changed": changed(entry)} if entry is not None else {}),
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from gpudoctor.facts.config_text import well_formed
+from gpudoctor.facts.docker_places import SOCKET
 from gpudoctor.facts.raw import Absent, Raw
 from gpudoctor.verdicts import Evidence, Unread, Why
 
@@ -37,9 +38,13 @@ class Told(Struct, frozen=True):
 
 
 def ask(raw: Raw, socket: str, root: str | None) -> Told | Unread:
-    """Ask the daemon behind a socket ("" for the client's default), and see by its root directory that it is the one that was meant."""
-    argv = (ASK[0], "--host", f"unix://{socket}", *ASK[1:]) if socket else ASK
-    output = raw.command(argv, seconds=SECONDS)
+    """Ask the daemon behind a socket ("" for the usual one), and see by its root directory that it is the one that was meant.
+
+    The client is told the socket: DOCKER_HOST and contexts of who asks may lead to another node. Recordings may hold a plain answer.
+    """
+    output = raw.command((ASK[0], "--host", f"unix://{socket or SOCKET}", *ASK[1:]), seconds=SECONDS)
+    if isinstance(output, Unread) and output.why is Why.NOT_RECORDED and not socket:
+        output = raw.command(ASK, seconds=SECONDS)
     where = "docker info"
     if isinstance(output, Absent):
         return Unread(Why.NOT_ANSWERED, where, "there is no docker command here")

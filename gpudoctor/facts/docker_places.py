@@ -7,8 +7,9 @@ snap/snapcraft.yaml; docs.docker.com/engine/security/rootless.
 from gpudoctor.facts.config_text import Document
 from gpudoctor.facts.daemons import Daemon
 from gpudoctor.facts.docker_rules import Flags
+from gpudoctor.facts.programs import Located, locate
 from gpudoctor.facts.raw import Absent, Raw
-from gpudoctor.verdicts import Unread, Why
+from gpudoctor.verdicts import Evidence, Unread, Why
 
 DAEMON_JSON = "/etc/docker/daemon.json"
 SNAP_JSON = "/var/snap/docker/current/config/daemon.json"
@@ -17,6 +18,7 @@ INSTALLED = (*DAEMON_BINARIES[:1], "/usr/sbin/dockerd", "/bin/dockerd", "/sbin/d
 """Programs whose version is the installed package's."""
 ROOT, SOCKET = "/var/lib/docker", "/run/docker.sock"
 _PASSWD = "/etc/passwd"
+_SNAPS = ("/snap/", "/var/lib/snapd/snap/")
 _NAMES_UID, _HAS_HOME = 2, 6
 
 
@@ -27,7 +29,33 @@ def is_rootless(daemon: Daemon) -> bool:
 
 def is_snap(daemon: Daemon) -> bool:
     """Whether it is the snap's program, which sees neither /etc/docker nor the host's toolkit."""
-    return (daemon.program_path or "").startswith("/snap/")
+    return (daemon.program_path or "").startswith(_SNAPS)
+
+
+def locate_for(raw: Raw, program: str, daemon: Daemon | None) -> Located:
+    """Find a program as this dockerd does: the snap's has a root of its own, where only snaps lie as they do on the node."""
+    folder = _folder_of_snap(daemon)
+    if folder is None:
+        return locate(raw, program)
+    if "/" not in program:
+        return locate(raw, program, (*(f"{folder}/{part}" for part in ("usr/sbin", "usr/bin", "sbin", "bin")),))
+    if program.startswith((*_SNAPS, "/var/snap/")):
+        return locate(raw, program)
+    unseen = Unread(Why.NOT_ANSWERED, program, "the snap's dockerd has another root, in which this was not looked for")
+    return Located(program, unseen, (Evidence(program, unseen.detail),))
+
+
+def _folder_of_snap(daemon: Daemon | None) -> str | None:
+    """The folder of its revision, /snap/docker/2932."""
+    path = (daemon.program_path or "") if daemon is not None else ""
+    start = next((snaps for snaps in _SNAPS if path.startswith(snaps)), None)
+    return None if start is None else start + "/".join(path.removeprefix(start).split("/")[:2])
+
+
+def own_cdi_folders(raw: Raw, daemon: Daemon) -> tuple[str, ...]:
+    """Where a rootless dockerd looks for specs besides (moby, daemon/command/daemon.go), with XDG variables as usual."""
+    home = _home(raw, daemon.uid)
+    return (*((f"{home}/.config/cdi",) if isinstance(home, str) else ()), f"/run/user/{daemon.uid}/cdi")
 
 
 def config_of(raw: Raw, daemon: Daemon) -> str | Unread:

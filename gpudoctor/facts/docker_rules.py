@@ -22,13 +22,14 @@ from gpudoctor.knowledge.docker_options import (
     LINUX_V1,
     OF_FLAG,
     OPTIONS,
+    READ_BEFORE,
     SHORT,
     STOCK_RUNTIME,
     STOCK_RUNTIMES,
     SWITCH_FLAGS,
     Holds,
 )
-from gpudoctor.verdicts import Evidence, Unread
+from gpudoctor.verdicts import Evidence, Unread, Why
 
 STRICT_SINCE = 23
 """Since 23.0.0 the file is decoded as a whole, an empty one and a byte order mark are taken, and runtimes are checked at the start."""
@@ -79,6 +80,12 @@ def take(file: TextFile, flags: Flags, version: Version | None) -> Document | Re
         return settings
     said, cause = found
     said = well_formed(said)
+    if cause == "unknown-key" and version is not None and not version.before(*READ_BEFORE):
+        return Unread(
+            Why.NOT_ANSWERED,
+            file.where,
+            f"{said}, if this release is like those before {READ_BEFORE[0]}.{READ_BEFORE[1]}",
+        )
     return Refused(said, Evidence(file.where, said[:300]), cause)
 
 

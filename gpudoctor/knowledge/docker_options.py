@@ -96,9 +96,13 @@ _CHANGED = (
     Option("allow-direct-routing", Holds.SWITCH, "allow-direct-routing", (28, 2)),
     Option("bridge-accept-fwmark", Holds.TEXT, "bridge-accept-fwmark", (29, 0)),
     Option("firewall-backend", Holds.TEXT, "firewall-backend", (29, 0)),
+    Option("min-api-version", Holds.TEXT, "", (29, 0)),
     Option("nri-opts", Holds.TABLE, "nri-opts", (29, 2)),
     Option("default-stop-timeout", Holds.NUMBER, "default-stop-timeout", (29, 7)),
 )
+
+READ_BEFORE = (29, 8)
+"""What this release and later ones take besides was not read."""
 
 FLAT = (
     "builder",
@@ -158,5 +162,8 @@ STOCK_RUNTIMES = (STOCK_RUNTIME, "io.containerd.runc.v2")
 LINUX_V1 = "io.containerd.runtime.v1.linux"
 """One more before 23.0 (moby v20.10.24, daemon/config/config_unix.go)."""
 
-CDI_SINCE, CDI_DEFAULT_SINCE = (25, 0), (28, 2)
-"""`features.cdi` is asked since v25.0.0 (cmd/dockerd/daemon.go), and on unless it is false since v28.2.0 (cdiEnabled there; moby#49963)."""
+CDI_SINCE, CDI_DEFAULT_SINCE, CDI_PREFERRED_SINCE = (25, 0), (28, 2), (29, 2)
+"""`features.cdi` is asked since v25.0.0 (cmd/dockerd/daemon.go), and on unless it is false since v28.2.0 (cdiEnabled there; moby#49963).
+
+Since v29.2.0 --gpus goes by CDI first where nvidia-cdi-hook was on the PATH, then by the hook (daemon/devices_nvidia_linux.go,
+getNVIDIADeviceDrivers), and a rootless dockerd also searches its owner's folders (daemon/command/daemon.go; cd4397b4dc)."""

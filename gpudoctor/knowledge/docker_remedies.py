@@ -94,7 +94,8 @@ GENERATE_SPEC = Remedy(
 def restart(one: Docker) -> Remedy:
     """Have the file read and the toolkit found."""
     rootless = one.daemon is not None and is_rootless(one.daemon)
-    service = "snap restart docker" if one.daemon is not None and is_snap(one.daemon) else "systemctl restart docker"
+    snap = is_snap(one.daemon) if one.daemon is not None else one.path.startswith("/var/snap/")
+    service = "snap restart docker" if snap else "systemctl restart docker"
     kept = (
         "nothing that runs: live-restore is on"
         if one.live_restore
