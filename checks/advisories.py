@@ -122,7 +122,7 @@ def _in_use(advisory: Advisory, version: Version, software: AdvisedSoftware) -> 
     """What is not known counts as in use."""
     mode = software.mode
     match advisory.needs:
-        case Needs.NOTHING:
+        case Needs.NOTHING | Needs.UNTOLD:
             return True
         case Needs.LEGACY:
             return mode not in ("cdi", "jit-cdi")

@@ -59,6 +59,18 @@ def test_the_toolkit_by_release_and_by_what_is_in_use(
     assert not any(word in finding.summary for word in has_not), finding.summary
 
 
+@pytest.mark.parametrize(
+    ("release", "ids"),
+    [
+        ("1.16.1", ("CVE-2024-0132", "CVE-2024-0133", "CVE-2024-0134", "CVE-2024-0136", "CVE-2024-0137")),
+        ("1.16.2", ("CVE-2024-0134", "CVE-2024-0135")),
+        ("1.17.0", ("CVE-2024-0135", "CVE-2024-0136", "CVE-2024-0137")),
+    ],
+)
+def test_every_bulletin_of_a_release_is_named(release: str, ids: tuple[str, ...]) -> None:
+    assert all(one in toolkit(release).summary for one in ids)
+
+
 def test_a_fixed_toolkit_passes_with_the_tables_date() -> None:
     for release in ("1.19.1", "1.20.0"):
         assert toolkit(release).status is Status.PASS

@@ -21,6 +21,7 @@ class Needs(str, Enum):
     HOOKS = "container hooks"
     CRI = "its CRI plugin, as Kubernetes uses it"
     PLUGINS = "authorization plugins"
+    UNTOLD = "a configuration that is not the default; the bulletin does not say which"
 
 
 class Advisory(Struct, frozen=True):
@@ -53,6 +54,14 @@ _RUNC_FIXED = ("1.2.8", "1.3.3", "1.4.0-rc.3")
 ADVISORIES = (
     Advisory("CVE-2024-0132", _TOOLKIT, 9.0, "2024-09-25", "a crafted image reaches the host's files", ("1.16.2",), f"{_BULLETIN} 5582",
              needs=Needs.LEGACY),
+    Advisory("CVE-2024-0133", _TOOLKIT, 4.1, "2024-09-25", "a crafted image makes empty files on the host", ("1.16.2",),
+             f"{_BULLETIN} 5582", needs=Needs.LEGACY),
+    Advisory("CVE-2024-0134", _TOOLKIT, 4.1, "2024-11-05", "a crafted image makes files on the host", ("1.17.0",),
+             f"{_BULLETIN} 5585", needs=Needs.LEGACY),
+    Advisory("CVE-2024-0136", _TOOLKIT, 7.6, "2025-01-14", "a crafted image reads and writes devices of the host", ("1.17.1",),
+             f"{_BULLETIN} 5599", needs=Needs.UNTOLD),
+    Advisory("CVE-2024-0137", _TOOLKIT, 5.5, "2025-01-14", "a crafted image runs code in the host's network namespace", ("1.17.1",),
+             f"{_BULLETIN} 5599", needs=Needs.UNTOLD),
     Advisory("CVE-2024-0135", _TOOLKIT, 7.6, "2025-01-14", "a crafted image changes a program of the host", ("1.17.1",),
              f"{_BULLETIN} 5599"),
     Advisory("CVE-2025-23359", _TOOLKIT, 8.3, "2025-02-11", "a crafted image reaches the host's files, past the fix of CVE-2024-0132",
