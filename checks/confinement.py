@@ -11,7 +11,7 @@ from gpudoctor.facts.device_nodes import GpuNodes
 from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
 from gpudoctor.facts.raw import Entry
 from gpudoctor.facts.rootless import Remapped, RootlessDocker, RootlessEngines
-from gpudoctor.facts.selinux import USE_DEVICES, USE_XSERVER, SELinux
+from gpudoctor.facts.selinux import SELinux
 from gpudoctor.facts.workload import Workload
 from gpudoctor.facts.workload_nodes import NodeTrouble, WorkloadNodes
 from gpudoctor.facts.workloads import Workloads
@@ -94,8 +94,9 @@ def selinux_allows(selinux: SELinux, workloads: Reading[Workloads], concerned: R
 
     Under an enforcing policy a container's type (container_t) may not open what carries another device's label: /dev/nvidia* are
     xserver_misc_device_t. Only a denial is held against it, from the kernel log or, where auditd runs, its audit.log: a container may
-    be started without a label, and the booleans container_use_xserver_devices and container_use_devices allow it for all.
-    permissive=1 means written down and allowed. Denials of other programs, or of files with such a name, are none of the GPU's.
+    be started without a label, and the booleans container_use_xserver_devices and container_use_devices allow nodes for all; a
+    library (tclass=file) needs its own label back. permissive=1 means written down and allowed. Denials of other programs, or of files
+    with such a name, are none of the GPU's.
     Labels are not read.
     """
     enforce = selinux.cite("enforce")
@@ -116,10 +117,12 @@ def _selinux_denied(selinux: SELinux, workloads: Reading[Workloads], running: Se
     booleans = tuple(selinux.read_from[name] for name in selinux.booleans)
     evidence = (*_cite(denials), *selinux.cite("enforce"), *booleans)
     summary = f"SELinux denied a container{_whose(alive)} {_targets(denials)}"
-    narrow = USE_XSERVER if USE_XSERVER in selinux.booleans else USE_DEVICES
-    steps: tuple[Remedy, ...] = (remedies.use_devices(narrow), remedies.relabel(), remedies.without_label())
-    if selinux.allowed is not None:
-        steps, summary = steps[1:], f"{summary}, though {selinux.allowed} is on now"
+    steps: tuple[Remedy, ...] = (remedies.relabel(), remedies.without_label())
+    nodes = [one for one in denials if one.get("tclass") != "file"]
+    if selinux.switch is not None and selinux.allowed is None and nodes:
+        steps = (remedies.use_devices(selinux.switch), *steps)
+    if selinux.allowed is not None and nodes:
+        summary = f"{summary}, though {selinux.allowed} is on now"
     elif not alive and running:
         summary += "; that process is gone, and containers with GPUs run"
     else:
@@ -172,14 +175,23 @@ def apparmor_allows(
     alive = _alive(apparmor.denials, workloads)
     pids = {pid for one in alive.values() for pid in one.pids}
     denials = [one for one in apparmor.denials if one.pid in pids or PROFILES.match(one.get("profile"))]
-    apart = not isinstance(daemons, Unread) and any(one.own_namespace for one in daemons.daemons)
-    namespaces = () if apart else apparmor.namespaces
+    working = _in_namespaces(daemons, workloads)
+    namespaces = tuple(one for one in apparmor.namespaces if not one.get("comm").startswith(working))
     if denials:
         yield _apparmor_denied(denials, alive, _with_gpus(concerned), enabled)
     if namespaces:
         yield _namespaces_denied(namespaces)
     if not denials and not namespaces:
         yield _apparmor_quiet(apparmor.audit, _with_gpus(concerned), enabled)
+
+
+def _in_namespaces(daemons: Reading[Daemons], workloads: Reading[Workloads]) -> tuple[str, ...]:
+    """How the programs begin that run in a user namespace of their own now, whatever they were denied before."""
+    found = () if isinstance(workloads, Unread) else workloads.workloads
+    engines = {one.engine for one in found if one.engine and one.rootless is True}
+    if not isinstance(daemons, Unread) and any(one.own_namespace for one in daemons.daemons):
+        engines.add("rootlesskit")
+    return tuple(sorted(engines))
 
 
 def _apparmor_denied(
@@ -244,7 +256,7 @@ def rootless_set_up(
         yield _unseen(concerned) or _remapped(engines.remaps, _of_docker(concerned), nodes)
     if podman := _rootless(concerned, "podman"):
         spoken = True
-        yield _rootless_podman(podman, _by_mode(podman, inside))
+        yield inside.about(PODMAN) if isinstance(inside, Unread) else _rootless_podman(podman, inside)
     if not spoken:
         none = "no engine runs rootless, or maps users of its containers"
         yield engines.unlisted.about(NODE) if engines.unlisted is not None else NotApplicable(NODE, none)
@@ -253,18 +265,6 @@ def rootless_set_up(
 def _rootless(concerned: Reading[GpuWorkloads], engine: str) -> list[GpuWorkload]:
     """The containers with a GPU that an engine runs for an ordinary user."""
     return [one for one in _with_gpus(concerned) if one.workload.engine == engine and one.workload.rootless is True]
-
-
-def _by_mode(concerned: Reading[GpuWorkloads] | Sequence[GpuWorkload], inside: Reading[WorkloadNodes]) -> list[str]:
-    """Titles of workloads that the mode of a node shuts out."""
-    if isinstance(concerned, Unread) or isinstance(inside, Unread):
-        return []
-    return [
-        one.workload.title
-        for one in concerned
-        if one.workload.key in inside.by_key
-        and any(fault.trouble is NodeTrouble.MODE for fault in inside.by_key[one.workload.key].faults)
-    ]
 
 
 def _rootless_docker(docker: RootlessDocker, running: Sequence[GpuWorkload]) -> Verdict:
@@ -325,16 +325,12 @@ def _by_hook(docker: RootlessDocker, seen: Cited) -> Verdict:
         "rootless dockerd gives GPUs (--gpus) by the toolkit's hook, which may not edit device rules for it: "
         "that takes no-cgroups = true, or CDI"
     )
-    evidence = (*seen, *says, *docker.specs.seen[:2])
-    return Fail(
-        DOCKER,
-        summary,
-        evidence,
-        (*((remedies.by_runtime(),) if docker.edits_only else ()), remedies.rootless_by_cdi(), remedies.no_cgroups()),
-        Breaks.SUBJECT,
-        cause="rootless-hook",
-        references=remedies.ROOTLESS_REFERENCES,
-    )
+    evidence, links = (*seen, *says, *docker.specs.seen[:2]), remedies.ROOTLESS_REFERENCES
+    steps: tuple[Remedy, ...] = (remedies.rootless_by_cdi(), remedies.no_cgroups())
+    if docker.edits_only:
+        summary += "; --runtime=nvidia, which touches none, works without"
+        steps = (remedies.by_runtime(), *steps)
+    return Fail(DOCKER, summary, evidence, steps, Breaks.SUBJECT, cause="rootless-hook", references=links)
 
 
 def _unseen(concerned: Reading[GpuWorkloads]) -> Unknown | None:
@@ -377,11 +373,21 @@ def _remapped(remaps: Remapped, running: Sequence[GpuWorkload], nodes: Reading[G
     return Warn(DOCKER, summary, (*evidence, mode), remedies.remapped(), cause="users-remapped")
 
 
-def _rootless_podman(podman: Sequence[GpuWorkload], shut_out: Sequence[str]) -> Verdict:
+def _rootless_podman(podman: Sequence[GpuWorkload], inside: WorkloadNodes) -> Verdict:
+    """Whether the users of the containers may open what they were given."""
     evidence = podman[0].cite("nodes") if "nodes" in podman[0].read_from else ()
+    looked = [(one.workload.title, inside.by_key.get(one.workload.key)) for one in podman]
+    shut_out = [
+        title
+        for title, nodes in looked
+        if nodes is None or any(fault.trouble is NodeTrouble.MODE for fault in nodes.faults)
+    ]
     if shut_out or not evidence:
         return NotApplicable(
             PODMAN, f"{(shut_out or [podman[0].workload.title])[0]}: see workload.nodes-inside", evidence
         )
-    titles = ", ".join(one.workload.title for one in podman[:_SHOWN])
+    unsure = next((nodes.unsure for _, nodes in looked if nodes is not None and nodes.unsure is not None), None)
+    if unsure is not None:
+        return unsure.about(PODMAN)
+    titles = ", ".join(title for title, _ in looked[:_SHOWN])
     return Pass(PODMAN, f"rootless, and mode and owner of the nodes let the users of {titles} open them", evidence)

@@ -11,7 +11,15 @@ from gpudoctor.facts.workload_devices import Devices
 from gpudoctor.facts.workload_recipes import WorkloadRecipes
 from gpudoctor.facts.workload_requirements import Demands, WorkloadRequirements, environment_of
 from gpudoctor.knowledge import requirement_remedies as remedies
-from gpudoctor.knowledge.cuda_requirements import CUDA_VERSION, DISABLE, Judged, Outcome, Requirement
+from gpudoctor.knowledge.cuda_requirements import (
+    CUDA_VERSION,
+    DISABLE,
+    REQUIRE_CUDA,
+    Judged,
+    Outcome,
+    Requirement,
+    is_legacy,
+)
 from gpudoctor.knowledge.myths import MISSPELT, TRUTHS
 from gpudoctor.knowledge.toolkit_config import CAPABILITIES as HANDED_OUT
 from gpudoctor.knowledge.toolkit_config import REQUIRE_OFF
@@ -155,12 +163,19 @@ def _judge_demands(one: GpuWorkload, demands: Demands, here: WorkloadRequirement
         return Pass(one, f"{title}: {DISABLE} lifts what its image requires", (said, *cited))
     if unmet := _unmet(demands):
         return _warn(one, demands, unmet[0], here)
-    unsure = next((requirement for requirement, judged in demands.judged if judged.outcome is Outcome.UNKNOWN), None)
+    unsure = next((each for each in demands.judged if each[1].outcome is Outcome.UNKNOWN), None)
     if unsure is not None:
-        summary = f"{title}: whether {unsure.text[:80]} is met hangs on what the driver and its GPUs were not asked"
-        return Unknown(one, Why.NOT_ANSWERED, summary, cited)
+        requirement, judged = unsure
+        words = f"hangs on {' and '.join(judged.untold)}, and that is not known"
+        return Unknown(one, Why.NOT_ANSWERED, f"{title}: whether {requirement.text[:80]} is met {words}", cited)
     if not cited or not here.offered:
         return NotApplicable(one, f"{title}: its image requires nothing of the driver")
+    if any(requirement.derived and judged.outcome is Outcome.INVALID for requirement, judged in demands.judged):
+        version = (demands.variables.get(CUDA_VERSION) or "")[:60]
+        words = (
+            f"{CUDA_VERSION}={version} is no version; the toolkit's hook refuses a container with it, CDI does not look"
+        )
+        return NotApplicable(one, f"{title}: {words}", cited)
     if any(requirement.derived and judged.outcome is Outcome.UNMET for requirement, judged in demands.judged):
         summary = f"{title}: CUDA {demands.variables.get(CUDA_VERSION)} runs on a driver of CUDA {here.cuda} (minor-version compatibility)"
         return Pass(one, summary, cited)
@@ -210,8 +225,9 @@ def _warn(one: GpuWorkload, demands: Demands, first: tuple[Requirement, Judged],
 def capabilities_known(workloads: GpuWorkloads, toolkit: Reading[ToolkitConfig]) -> Verdicts:
     """The capabilities say which of the driver's libraries are mounted; a word that is none stops the container in legacy mode.
 
-    Known are compute, compat32, graphics, utility, video, display and ngx, or all; unset means compute and utility. With CDI nobody
-    reads the variable, and a slip shows only where the same container is started another way. utility alone gives nvidia-smi and
+    Known are compute, compat32, graphics, utility, video, display and ngx; beside all nothing else is read, and none is no capability.
+    Unset means compute and utility. With CDI only graphics and display are looked for, and a slip shows where the same container is
+    started another way. utility alone gives nvidia-smi and
     no libcuda, which is right for monitoring: remarked only where CUDA_VISIBLE_DEVICES shows that CUDA is wanted. A
     container without utility lacks nvidia-smi, and computes all the same.
     """
@@ -221,11 +237,16 @@ def capabilities_known(workloads: GpuWorkloads, toolkit: Reading[ToolkitConfig])
         if not isinstance(said, Variables):
             yield _environment_unread(one, said)
         elif not (value := said.get(CAPABILITIES)):
-            yield NotApplicable(
-                one, f"{one.workload.title}: {CAPABILITIES} is not set, which means compute and utility"
-            )
+            yield NotApplicable(one, f"{one.workload.title}: {_unset(said)}")
         else:
             yield _judge_capabilities(one, said, value, where, configured)
+
+
+def _unset(said: Variables) -> str:
+    """What is handed out then: to an image of the time before requirements everything (getDriverCapabilities)."""
+    if said.get(CAPABILITIES) is None and is_legacy(dict(said.pairs)):
+        return f"{CAPABILITIES} is not set, which means all for an image with {CUDA_VERSION} and no {REQUIRE_CUDA}"
+    return f"{CAPABILITIES} is not set, which means compute and utility"
 
 
 def _judge_capabilities(
@@ -233,15 +254,16 @@ def _judge_capabilities(
 ) -> Verdict:
     title, seen = one.workload.title, Evidence(where, f"{CAPABILITIES}={value}")
     words = [word.strip() for word in value.split(",") if word.strip()]
-    strange = [word for word in words if word not in remedies.CAPABILITIES and word not in ("all", "none")]
+    if "all" in words:
+        return Pass(one, f"{title}: {value} stands for every driver capability that is handed out", (seen,))
+    strange = [word for word in words if word not in remedies.CAPABILITIES]
     if strange:
         known = ", ".join(remedies.CAPABILITIES)
         summary = f"{title}: {', '.join(strange)} {'is' if len(strange) == 1 else 'are'} no driver capability; known are {known}, and all"
         return Warn(one, summary, (seen,), (remedies.known_capabilities(),), cause="unknown-capability")
     allowed = configured.value(HANDED_OUT) if configured is not None else None
-    refused = [
-        word for word in words if isinstance(allowed, str) and word not in ("all", "none") and word not in allowed
-    ]
+    handed_out = [word.strip() for word in allowed.split(",")] if isinstance(allowed, str) else ["all"]
+    refused = [word for word in words if word not in handed_out] if "all" not in handed_out else []
     if refused and configured is not None:
         summary = f"{title}: {', '.join(refused)} is not among the capabilities that this node's toolkit hands out"
         return Warn(
@@ -257,7 +279,7 @@ def _judge_capabilities(
 def _wants_cuda_without_compute(one: GpuWorkload, said: Variables, words: list[str]) -> bool:
     """Only where the driver's libraries are seen to be mounted, and libcuda is not among them."""
     value = said.get(CUDA_VISIBLE)
-    if not value or value in ("-1", "void", "none", "NoDevFiles") or {"all", "compute"} & set(words):
+    if not value or value in ("-1", "void", "none", "NoDevFiles") or "compute" in words:
         return False
     libraries = one.devices.libraries if isinstance(one.devices, Devices) else ()
     return bool(libraries) and all(library.name != "libcuda" for library in libraries)

@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.facts.raw import Entry, EntryType
+from gpudoctor.facts.software import PACKAGES as ASKED
+from gpudoctor.facts.software import QUERY_DPKG
 from gpudoctor.report import Finding
 from gpudoctor.sources.recorded import Record, RecordedNode
 from gpudoctor.verdicts import Status
 from tests.captures import diagnose
 from tests.gpu_node import GIVEN, GpuNode
 from tests.small_node import alarms, cited, steps
-from tests.workload_node import USER
+from tests.workload_node import ID, USER
 
 SELINUX, APPARMOR, ROOTLESS = (f"toolkit.{name}" for name in ("selinux-allows", "apparmor-allows", "rootless-set-up"))
 KERNEL, AUDIT = "kernel.log", "/var/log/audit/audit.log"
@@ -113,6 +115,7 @@ def test_the_narrower_switch_is_named_where_the_policy_has_it() -> None:
         avc('path="/usr/lib64/libcuda.so.1"', kind="file"),
         avc('name="nvidia-cap2"'),
         avc('name="nvidia-uvm"', source="system_u:system_r:svirt_lxc_net_t:s0:c1,c2"),
+        avc(source="system_u:system_r:my_container.process:s0:c1,c2"),
     ],
 )
 def test_libraries_and_other_nodes_count_as_well(line: str) -> None:
@@ -143,6 +146,32 @@ def test_permissive_denies_nothing_and_says_what_it_would() -> None:
 
 def test_without_selinux_there_is_nothing_to_ask() -> None:
     assert Confined().says(SELINUX).status is Status.SKIP
+
+
+@pytest.mark.parametrize(
+    ("line", "booleans", "first"),
+    [
+        (avc(), {"container_use_devices": 0}, "setsebool"),
+        (avc(), {}, "ls -Z"),
+        (avc('name="libcuda.so.1"', kind="file"), {"container_use_devices": 0}, "ls -Z"),
+    ],
+)
+def test_the_switch_is_named_only_where_it_exists_and_helps(line: str, booleans: dict[str, int], first: str) -> None:
+    found = Confined().selinux("1", **booleans).log(line).says(SELINUX)
+    assert found.status is Status.FAIL and found.remedies[0].run[0].startswith(first)
+
+
+def test_a_library_is_denied_whatever_the_switch_for_nodes_says() -> None:
+    line = avc('name="libcuda.so.1"', kind="file")
+    found = Confined().selinux(container_use_devices=1).log(line).says(SELINUX)
+    assert found.status is Status.FAIL and "restorecon" in steps(found) and "setsebool" not in steps(found)
+
+
+def test_a_policy_that_does_not_show_its_switches_is_given_the_wider_one() -> None:
+    node = Confined().selinux().log(avc())
+    for name in ("container_use_devices", "container_use_xserver_devices"):
+        node.tree.put(f"/sys/fs/selinux/booleans/{name}", Record(error="EACCES"))
+    assert "setsebool -P container_use_devices on" in steps(node.says(SELINUX))
 
 
 def test_a_denial_that_is_over_is_a_remark() -> None:
@@ -202,6 +231,27 @@ def test_an_audit_log_too_large_is_not_called_quiet() -> None:
     assert node.says(SELINUX).status is Status.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("mtime", "status"), [(1795940000.0, Status.PASS), (1795950000.0, Status.UNKNOWN), (None, Status.UNKNOWN)]
+)
+def test_an_audit_log_that_was_turned_over_since_the_boot_is_not_called_quiet(
+    mtime: float | None, status: Status
+) -> None:
+    node = Confined().selinux()
+    node.text("/proc/stat", "cpu 1\nbtime 1795948600\n")
+    node.text(AUDIT, "")
+    older = f"{AUDIT}.1"
+    node.tree.put(older, Record(entry=Entry(older, EntryType.FILE, 0o400, size=8, mtime=mtime)))
+    assert node.says(SELINUX).status is status
+
+
+def test_an_auditd_that_keeps_its_messages_elsewhere_is_not_called_quiet() -> None:
+    node = Confined().selinux()
+    node.process(900, "/system.slice/auditd.service", comm="auditd")
+    found = node.says(SELINUX)
+    assert found.status is Status.UNKNOWN and "elsewhere" in found.summary
+
+
 def test_a_policy_that_lets_containers_use_devices_passes_citing_it() -> None:
     found = Confined(runs=False).selinux(container_use_xserver_devices=1).says(SELINUX)
     assert found.status is Status.PASS and "container_use_xserver_devices 1 1" in cited(found)
@@ -233,6 +283,7 @@ def test_a_profile_that_denies_nodes_is_named() -> None:
         denied(profile="cri-containerd.apparmor.d", pid=4711, name="/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05"),
         denied("/usr/bin/nvidia-smi", operation="exec"),
         denied("/dev/nvidia-caps/nvidia-cap2"),
+        denied(profile="snap.docker.dockerd", pid=4711),
     ],
 )
 def test_any_profile_of_a_process_in_a_container_counts(line: str) -> None:
@@ -246,6 +297,7 @@ def test_any_profile_of_a_process_in_a_container_counts(line: str) -> None:
         denied("/proc/sys/vm/max_map_count"),
         denied("/home/u1/nvidia-driver-notes.txt", profile="snap.firefox.firefox", pid=7120),
         denied(profile="/usr/bin/snmpd", pid=7120),
+        denied("/dev/nvidiactl", profile="snap.firefox.firefox", pid=7120),
         denied(operation="unlink"),
         denied().replace("DENIED", "ALLOWED"),
         denied("/usr/share/nvidia/nvidia-application-profiles-580.95.05-rc", profile="libreoffice-soffice", pid=7120),
@@ -290,6 +342,23 @@ def test_an_engine_that_gets_no_namespace_is_remarked(line: str, comm: str) -> N
 @pytest.mark.parametrize("comm", ["steamwebhelper", "chrome"])
 def test_a_browsers_sandbox_is_nobodys_engine(comm: str) -> None:
     assert Confined().apparmor().log(NO_NAMESPACE.format(comm)).says(APPARMOR).status is Status.PASS
+
+
+RESTRICTS = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+
+
+@pytest.mark.parametrize(("value", "status"), [("0\n", Status.PASS), ("1\n", Status.WARN)])
+def test_a_restriction_that_was_lifted_is_over(value: str, status: Status) -> None:
+    node = Confined().apparmor().log(NO_NAMESPACE.format("podman"))
+    node.text(RESTRICTS, value)
+    assert node.says(APPARMOR).status is status
+
+
+@pytest.mark.parametrize(("comm", "status"), [("rootlesskit", Status.PASS), ("podman", Status.WARN)])
+def test_an_engine_that_runs_rootless_now_has_its_namespace_and_no_other(comm: str, status: Status) -> None:
+    node = Confined().apparmor().log(NO_NAMESPACE.format(comm))
+    rootless(node, {})
+    assert node.says(APPARMOR).status is status
 
 
 def test_two_things_that_apparmor_denies_are_two_findings() -> None:
@@ -345,6 +414,47 @@ def test_a_rootless_docker_with_the_hook_needs_no_cgroups(config: str | None) ->
     assert "cdi generate" in steps(found)
 
 
+@pytest.mark.parametrize(
+    ("release", "config", "works"),
+    [
+        ("1.18.0", "", True),
+        ("1.17.8", "", False),
+        ("1.20.0", '[nvidia-container-runtime]\nmode = "legacy"\n', False),
+    ],
+)
+def test_a_runtime_that_touches_no_cgroup_is_the_first_step(release: str, config: str, works: bool) -> None:
+    node = Confined(runs=False)
+    rootless(node, LEGACY)
+    node.text("/etc/nvidia-container-runtime/config.toml", config)
+    node.text("/var/lib/dpkg/status", "")
+    question = (*QUERY_DPKG, *ASKED)
+    node.commands[question] = f"nvidia-container-toolkit\t{release}-1\tinstalled\n"
+    found = node.says(ROOTLESS)
+    assert found.status is Status.FAIL
+    assert ("--runtime=nvidia" in found.remedies[0].run[0], "works without" in found.summary) == (works, works)
+
+
+PODMAN_GROUP = f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope"
+
+
+@pytest.mark.parametrize(
+    ("hidden", "expected"),
+    [("", Status.PASS), ("/proc/702/status", Status.UNKNOWN), ("/proc/702/mountinfo", Status.UNKNOWN)],
+)
+def test_a_rootless_podman_passes_only_where_its_user_and_nodes_were_seen(hidden: str, expected: Status) -> None:
+    node = Confined(runs=False)
+    node.container(702, PODMAN_GROUP)
+    node.rules(*GIVEN, group=PODMAN_GROUP)
+    for minor in ("nvidia0", "nvidiactl", "nvidia-uvm"):
+        node.mode(f"/proc/702/root/dev/{minor}", 0o660, 0, 44)
+    status = "Name:\tpython3\nUid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000\nGroups:\t44 1000\n"
+    node.text("/proc/702/status", f"{status}CapEff:\t0000000000000000\n")
+    if hidden:
+        node.tree.put(hidden, Record(error="EACCES"))
+    found = node.says(ROOTLESS)
+    assert (found.status, found.subject.key) == (expected, "podman"), found.summary
+
+
 def test_no_cgroups_is_right_for_it() -> None:
     found = daemon(LEGACY, "[nvidia-container-cli]\nno-cgroups = true\n")
     assert found.status is Status.PASS and "no-cgroups = true" in cited(found)
@@ -394,6 +504,9 @@ def test_a_rootful_docker_is_no_rootless_one() -> None:
             Status.PASS,
         ),
         (0o660, '{"userns-remap": "default"}', Status.SKIP),
+        (0o660, '{"userns-remap": "default", "features": {"containerd-snapshotter": true}}', Status.SKIP),
+        (0o660, '{"userns-remap": "default", "registry-mirrors": ["https://nvidia.example"]}', Status.SKIP),
+        (0o660, '{"userns-remap": "default", "features": {"cdi": true}}', Status.WARN),
         (0o660, '{"userns-remap": ""}', Status.SKIP),
     ],
 )

@@ -11,13 +11,13 @@ from gpudoctor.knowledge.cuda_requirements import (
     Outcome,
     Provided,
     compare_versions,
+    evaluate,
     is_true,
-    judge,
     judge_all,
-    parse_requirement,
+    parse,
     requirements_of,
 )
-from gpudoctor.knowledge.requirement_remedies import branch_for
+from gpudoctor.knowledge.requirement_remedies import branch_for, for_requirement
 from gpudoctor.report import Finding
 from gpudoctor.verdicts import Status
 from tests.gpu_node import GpuNode
@@ -32,7 +32,7 @@ IMAGE = (
 
 
 def outcome(text: str, provided: Provided = T4) -> Outcome:
-    return judge(parse_requirement("NVIDIA_REQUIRE_CUDA", text), provided).outcome
+    return evaluate(parse(text), provided).outcome
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,13 @@ def outcome(text: str, provided: Provided = T4) -> Outcome:
         ("cuda>=12.8,nonsense driver>=1", Outcome.MET),
         (",", Outcome.MET),
         ("cuda>=12.8 , driver>=1", Outcome.UNMET),
+        (f"cuda>={'9' * 5000}", Outcome.INVALID),
+        ("cuda<18446744073709551614", Outcome.MET),
+        ("cuda<18446744073709551615", Outcome.INVALID),
+        (f"cuda>={'0' * 5000}12.4", Outcome.MET),
+        (f"brand={'x' * 119}", Outcome.UNMET),
+        (f"brand={'x' * 120}", Outcome.INVALID),
+        (f"brand!={'x' * 120}", Outcome.MET),
     ],
 )
 def test_as_libnvidia_container_reads_it(text: str, expected: Outcome) -> None:
@@ -80,6 +87,26 @@ def test_what_is_not_known_leaves_open_only_what_hangs_on_it() -> None:
     assert outcome("cuda>=12.8,brand=tesla", known) is Outcome.UNMET
     assert outcome("brand=tesla,cuda>=12.8", known) is Outcome.UNMET
     assert outcome("brand=tesla nonsense", known) is Outcome.UNKNOWN
+    assert outcome("brand=tesla,nonsense cuda>=12.4", known) is Outcome.UNKNOWN
+    assert outcome("cuda>=12.8,nonsense", Provided()) is Outcome.UNKNOWN
+
+
+def test_the_reason_is_the_condition_that_decides_or_the_names_that_nobody_told() -> None:
+    unmet = evaluate(parse("cuda>=12.8,driver>=550 brand=geforce"), T4)
+    assert (unmet.holds, unmet.condition and unmet.condition.text, unmet.untold) == (False, "cuda>=12.8", ())
+    invalid = evaluate(parse("cuda>=12.8 brand>tesla"), T4)
+    assert (invalid.holds, invalid.condition and invalid.condition.text) == (False, "brand>tesla")
+    untold = evaluate(parse("cuda>=12.8 brand=tesla,driver>=550 arch>=7"), Provided(cuda="12.4", driver="550.1"))
+    assert (untold.holds, untold.untold) == (None, ("brand", "arch"))
+    assert evaluate(parse("cuda>=12.4"), T4).holds is True
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("cuda>=12.4,brand=geforce", Outcome.MET), ("cuda>=12.8 arch>=9.0", Outcome.MET), ("cuda>=12.8", Outcome.UNMET)],
+)
+def test_where_no_gpu_is_visible_what_is_demanded_of_one_counts_as_met(text: str, expected: Outcome) -> None:
+    assert outcome(text, Provided(cuda="12.4", driver="550.1", no_gpu=True)) is expected
 
 
 def second_reading(text: str, provided: Provided) -> Outcome:
@@ -151,6 +178,11 @@ def test_random_requirements_agree_with_the_second_reading() -> None:
     assert min(counts[Outcome.MET], counts[Outcome.UNMET], counts[Outcome.INVALID]) > 200
 
 
+def of(**told: str) -> Provided:
+    """A GPU of which only this is known."""
+    return Provided(told.get("cuda"), told.get("driver"), told.get("arch"), told.get("brand"))
+
+
 def test_knowing_less_never_turns_one_verdict_into_another() -> None:
     """What is judged without brand, arch or version holds whatever they are."""
     dice = random.Random(11)  # noqa: S311 - no secret
@@ -170,11 +202,11 @@ def test_knowing_less_never_turns_one_verdict_into_another() -> None:
         hidden = dice.sample(list(values), dice.randint(1, 3))
         full = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
         for whole in full[:4]:
-            less = outcome(text, Provided(**{name: value for name, value in whole.items() if name not in hidden}))
+            less = outcome(text, of(**{name: value for name, value in whole.items() if name not in hidden}))
             fitting = [each for each in full if all(each[name] == whole[name] for name in values if name not in hidden)]
             if less is not Outcome.UNKNOWN:
                 judged += 1
-                assert {outcome(text, Provided(**each)) for each in fitting} == {less}, (text, hidden)
+                assert {outcome(text, of(**each)) for each in fitting} == {less}, (text, hidden)
     assert judged > 300
 
 
@@ -304,6 +336,19 @@ def test_an_alternative_for_the_brand_is_enough_and_without_nvml_nobody_knows() 
     assert unsure.status is Status.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("listed", "status"),
+    [
+        ("brand=nvidia,driver>=580 brand=unknown,driver>=580", Status.PASS),
+        ("brand=nvidia,driver>=580", Status.UNKNOWN),
+        ("brand=unknown,driver>=580", Status.UNKNOWN),
+        ("brand=tesla,driver>=580", Status.WARN),
+    ],
+)
+def test_a_newer_brand_has_two_names(listed: str, status: Status) -> None:
+    assert judged(container(f"NVIDIA_REQUIRE_CUDA=cuda>=13.2 {listed}", brand="nvidia")).status is status
+
+
 def test_without_nvml_the_branch_tells_what_its_drivers_offer() -> None:
     assert judged(container("NVIDIA_REQUIRE_CUDA=cuda>=13.0", nvml=False)).status is Status.PASS
     assert judged(container("NVIDIA_REQUIRE_CUDA=cuda>=13.2", nvml=False)).status is Status.WARN
@@ -313,6 +358,29 @@ def test_an_image_that_states_nothing_is_remarked_only_beyond_its_major_version(
     same = judged(container("CUDA_VERSION=13.2.0"))
     assert same.status is Status.PASS and "minor-version compatibility" in same.summary
     assert judged(container("CUDA_VERSION=12.2.0")).status is Status.PASS
+
+
+def test_a_version_that_the_hook_cannot_read_is_no_pass() -> None:
+    found = judged(container("CUDA_VERSION=cu121"))
+    assert found.status is Status.SKIP and "CUDA_VERSION=cu121 is no version" in found.summary
+
+
+@pytest.mark.parametrize("condition", ["driver<560", "cuda<13", "arch>=10.0", "brand=geforce"])
+def test_what_no_newer_driver_meets_calls_for_none(condition: str) -> None:
+    found = judged(container(f"NVIDIA_REQUIRE_CUDA={condition}"))
+    assert found.status is Status.WARN and condition in found.summary
+    assert [remedy.action.value for remedy in found.remedies] == ["change-workload"]
+    assert "earlier CUDA" not in found.remedies[0].say
+
+
+def test_minor_versions_work_together_only_from_cuda_11_on() -> None:
+    said = "".join(step.say for step in for_requirement("cuda>=10.2", "10.1"))
+    assert "DISABLE_REQUIRE" not in said and "DISABLE_REQUIRE" in str(for_requirement("cuda>=11.8", "11.4"))
+
+
+def test_what_a_verdict_hangs_on_is_named() -> None:
+    unsure = judged(container("NVIDIA_REQUIRE_CUDA=cuda>=13.2 brand=tesla,driver>=580", nvml=False))
+    assert unsure.status is Status.UNKNOWN and "hangs on brand" in unsure.summary
 
 
 def test_what_cannot_be_read_is_said() -> None:

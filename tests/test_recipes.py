@@ -213,22 +213,32 @@ def test_a_pod_that_was_given_it_or_may_see_all_is_left_alone(node: Callable[[],
 # capabilities -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["compute,utility", "all", "utility", "compute, utility", "compute,utility,", "none"])
+@pytest.mark.parametrize(
+    "value", ["compute,utility", "all", "utility", "compute, utility", "compute,utility,", "all,foo"]
+)
 def test_capabilities_that_there_are_pass(value: str) -> None:
     found = container(f"NVIDIA_DRIVER_CAPABILITIES={value}").says(CAPABILITIES)
     assert found.status is Status.PASS and f"NVIDIA_DRIVER_CAPABILITIES={value}" in cited(found)
 
 
-@pytest.mark.parametrize("value", ["compute,utillity", "Compute", "gpu", "all,foo"])
+@pytest.mark.parametrize("value", ["compute,utillity", "Compute", "gpu", "utility,foo", "none"])
 def test_a_word_that_is_no_capability_is_named_with_those_that_are(value: str) -> None:
     found = container(f"NVIDIA_DRIVER_CAPABILITIES={value}").says(CAPABILITIES)
     assert found.status is Status.WARN
     assert value.rsplit(",", maxsplit=1)[-1] in found.summary and "compute, compat32, graphics" in found.summary
 
 
-@pytest.mark.parametrize("lines", [["NVIDIA_DRIVER_CAPABILITIES="], ["CUDA_VERSION=12.4.1"]])
-def test_unset_means_compute_and_utility(lines: list[str]) -> None:
-    assert container(*lines).says(CAPABILITIES).status is Status.SKIP
+@pytest.mark.parametrize(
+    ("lines", "means"),
+    [
+        (["NVIDIA_DRIVER_CAPABILITIES="], "compute and utility"),
+        (["CUDA_VERSION=12.4.1", "NVIDIA_REQUIRE_CUDA=cuda>=12.4"], "compute and utility"),
+        (["CUDA_VERSION=12.4.1"], "means all"),
+    ],
+)
+def test_unset_means_compute_and_utility_and_all_for_images_without_requirements(lines: list[str], means: str) -> None:
+    found = container(*lines).says(CAPABILITIES)
+    assert found.status is Status.SKIP and means in found.summary
 
 
 def test_a_node_that_hands_out_less_is_told_apart() -> None:
@@ -237,6 +247,12 @@ def test_a_node_that_hands_out_less_is_told_apart() -> None:
     found = node.says(CAPABILITIES)
     assert found.status is Status.WARN and "video is not among" in found.summary
     assert "supported-driver-capabilities" in cited(found)
+
+
+def test_a_toolkit_that_hands_out_all_refuses_none() -> None:
+    node = container("NVIDIA_DRIVER_CAPABILITIES=compute,video")
+    node.text("/etc/nvidia-container-runtime/config.toml", 'supported-driver-capabilities = "all"\n')
+    assert node.says(CAPABILITIES).status is Status.PASS
 
 
 def test_utility_alone_is_remarked_only_where_cuda_is_wanted_and_libcuda_is_missing() -> None:

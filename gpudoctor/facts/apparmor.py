@@ -10,22 +10,24 @@ import re
 
 from gpudoctor.facts.audit_messages import AuditMessages, Message
 from gpudoctor.facts.desk import Desk, Fact
-from gpudoctor.facts.raw import Absent
+from gpudoctor.facts.raw import Absent, TextFile
 from gpudoctor.verdicts import Evidence, Unread
 
 ENABLED = "/sys/module/apparmor/parameters/enabled"
+RESTRICTS = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 
 PROFILES = re.compile(
-    r"(?:docker-default|cri-containerd\.apparmor\.d|crio-default|nerdctl-default|containers-default-|lxc-container-default|snap\.)"
+    r"(?:docker-default|cri-containerd\.apparmor\.d|crio-default|nerdctl-default|containers-default-|lxc-container-default|"
+    r"snap\.(?:docker|microk8s|k8s|lxd|kubelet)\.)"
 )
-"""How the names of profiles begin that engines give to containers, or that confine an engine as a whole."""
+"""How the names of profiles begin that engines give to containers, or that confine an engine as a whole: other snaps are programs."""
 _ACCESS = ("open", "exec", "file_mmap", "file_perm", "file_inherit", "getattr")
 _ENGINES = re.compile(r"(?:rootlesskit|podman|buildah|apptainer|starter|singularity|enroot)")
 _UNPRIVILEGED = "unprivileged_userns"
 
 
 class AppArmor(Fact, frozen=True):
-    """`denials` are about GPUs, whoever was denied; `namespaces` those that kept an engine from a user namespace it could use."""
+    """`denials` are about GPUs, whoever was denied; `namespaces` those that still keep an engine from a user namespace of use."""
 
     enabled: bool
     denials: tuple[Message, ...] = ()
@@ -45,13 +47,20 @@ class AppArmor(Fact, frozen=True):
             return cls(enabled=False, read_from=read_from)
         audit = desk.get(AuditMessages)
         denied = [one for one in _of(audit) if one.get("apparmor") == "DENIED"]
+        namespaces = tuple(one for one in denied if _of_engine(one))
         return cls(
             enabled=True,
             denials=tuple(one for one in denied if one.about_gpu and one.get("operation") in _ACCESS),
-            namespaces=tuple(one for one in denied if _of_engine(one)),
+            namespaces=() if namespaces and _lifted(desk) else namespaces,
             audit=audit,
             read_from=read_from,
         )
+
+
+def _lifted(desk: Desk) -> bool:
+    """Whether the restriction was taken away since; the log still tells of it."""
+    switch = desk.raw.read(RESTRICTS)
+    return isinstance(switch, TextFile) and switch.text.strip() == "0"
 
 
 def _of(audit: AuditMessages | Unread) -> tuple[Message, ...]:

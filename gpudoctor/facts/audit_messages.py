@@ -13,10 +13,11 @@ from gpudoctor.facts.boot import booted_at
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.processes import Processes
-from gpudoctor.facts.raw import Absent, TextFile, decimal
+from gpudoctor.facts.raw import Absent, Entry, TextFile, decimal
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 AUDIT_LOG = "/var/log/audit/audit.log"
+TURNED_OVER = f"{AUDIT_LOG}.1"
 AUDITD = "auditd"
 MOST_READ = 1 << 24
 """Of the file as much is looked through; by default it is turned over at half of that (auditd.conf(5), max_log_file)."""
@@ -85,6 +86,7 @@ class AuditMessages(Fact, frozen=True):
         if isinstance(kept, TextFile):
             lines = [line for line in kept.text.splitlines() if line]
             booted = booted_at(desk.raw)
+            unseen = _turned_over(desk, booted) or unseen
             found += [Evidence(kept.where, line.strip()) for line in lines if _since(line, booted)]
             searched.append(Evidence(kept.where, f"{len(lines)} denials about GPUs or user namespaces"))
         elif isinstance(kept, Unread):
@@ -95,16 +97,26 @@ class AuditMessages(Fact, frozen=True):
 def _audit_log(desk: Desk) -> TextFile | Unread | None:
     """The lines that matter; None where nothing writes such a file."""
     entry = desk.raw.entry(AUDIT_LOG)
-    if isinstance(entry, Absent):
-        return None
-    if isinstance(entry, Unread):
+    if not isinstance(entry, Entry):
         processes = desk.get(Processes)
-        runs = isinstance(processes, Unread) or any(one.comm == AUDITD for one in processes.processes)
-        return entry if runs else None
+        if isinstance(processes, Unread) and isinstance(entry, Absent):
+            return None
+        if not isinstance(processes, Unread) and all(one.comm != AUDITD for one in processes.processes):
+            return None
+        elsewhere = f"is not there, and {AUDITD} runs: it keeps its messages elsewhere"
+        return entry if isinstance(entry, Unread) else Unread(Why.NOT_ANSWERED, AUDIT_LOG, elsewhere)
     if (entry.size or 0) > MOST_READ:
         return Unread(Why.NOT_ANSWERED, AUDIT_LOG, "is larger than what is looked through")
     file = desk.raw.read_blocking((AUDIT_LOG,), keep=KEEP)[AUDIT_LOG]
     return None if isinstance(file, Absent) else file
+
+
+def _turned_over(desk: Desk, booted: int | None) -> Unread | None:
+    """Whether messages of this boot went into an older file (auditd.conf(5), max_log_file_action = rotate)."""
+    older = desk.raw.entry(TURNED_OVER)
+    if not isinstance(older, Entry) or (booted is not None and older.mtime is not None and older.mtime < booted):
+        return None
+    return Unread(Why.NOT_ANSWERED, AUDIT_LOG, f"was turned over since the boot: {TURNED_OVER} holds what came before")
 
 
 def _since(line: str, booted: int | None) -> bool:

@@ -38,16 +38,12 @@ class RootlessDocker(Citable, frozen=True):
     @property
     def runtime(self) -> bool:
         """Whether it knows NVIDIA's runtime."""
-        runtimes = self._settings.get("runtimes")
-        entries = runtimes.values() if isinstance(runtimes, dict) else ()
-        return any("nvidia-container-runtime" in str(one.get("path")) for one in entries if isinstance(one, dict))
+        return _knows_runtime(self._settings)
 
     @property
     def cdi(self) -> bool | None:
         """Whether CDI is switched on or off; None where the file says nothing."""
-        features = self._settings.get("features")
-        value = features.get("cdi") if isinstance(features, dict) else None
-        return value if isinstance(value, bool) else None
+        return _cdi_of(self._settings)
 
     @property
     def edits_only(self) -> bool:
@@ -89,6 +85,18 @@ class RootlessEngines(Fact, frozen=True):
             unlisted=daemons.unlisted,
             read_from=daemons.read_from,
         )
+
+
+def _knows_runtime(settings: Document) -> bool:
+    runtimes = settings.get("runtimes")
+    entries = runtimes.values() if isinstance(runtimes, dict) else ()
+    return any("nvidia-container-runtime" in str(one.get("path")) for one in entries if isinstance(one, dict))
+
+
+def _cdi_of(settings: Document) -> bool | None:
+    features = settings.get("features")
+    value = features.get("cdi") if isinstance(features, dict) else None
+    return value if isinstance(value, bool) else None
 
 
 def _rootless(desk: Desk, daemon: Daemon) -> RootlessDocker:
@@ -160,7 +168,7 @@ def _remaps(raw: Raw, daemon: Daemon) -> Remapped | None:
     file = raw.read(daemon.option("config-file") or DAEMON_JSON)
     document = parse_json(file) if isinstance(file, TextFile) else None
     settings = document if isinstance(document, dict) else {}
-    prepared = isinstance(file, TextFile) and ("nvidia" in file.text or bool(settings.get("features")))
+    prepared = _knows_runtime(settings) or _cdi_of(settings) is True
     if daemon.option("userns-remap"):
         return Remapped(daemon.cite("command"), prepared)
     value = settings.get("userns-remap")

@@ -17,15 +17,19 @@ ENFORCE, BOOLEANS, CONFIG = "/sys/fs/selinux/enforce", "/sys/fs/selinux/booleans
 USE_DEVICES, USE_XSERVER = "container_use_devices", "container_use_xserver_devices"
 
 _MODE = re.compile(r"^[ \t]*SELINUX[ \t]*=[ \t]*(\w+)", re.MULTILINE)
-_CONTAINER = re.compile(r"(?:[^:]*:){2}(?:container|svirt_lxc_net|nvidia_container)\w*_t(?::|$)")
-"""A context whose type is that of a container: user:role:type:level."""
+_CONTAINER = re.compile(r"(?:[^:]*:){2}(?:(?:container|svirt_lxc_net|nvidia_container)\w*_t|[\w-]+\.process)(?::|$)")
+"""A context whose type is that of a container: user:role:type:level. Types that udica makes end in `.process` (udica, README)."""
 
 
 class SELinux(Fact, frozen=True):
-    """`enforcing` is None where the kernel runs without SELinux. `booleans` are those that are there; all else only where it confines."""
+    """`enforcing` is None where the kernel runs without SELinux. `booleans` are those that are there; all else only where it confines.
+
+    `switch` is the narrower of them, and the wider one where it could not be read which there are; None where the policy has neither.
+    """
 
     enforcing: bool | None
     booleans: Mapping[str, bool]
+    switch: str | None = None
     denials: tuple[Message, ...] = ()
     audit: AuditMessages | Unread | None = None
 
@@ -50,16 +54,19 @@ class SELinux(Fact, frozen=True):
         enforcing = file.text.strip() == "1"
         read_from = {"enforce": Evidence(file.where, file.text.strip())}
         booleans: dict[str, bool] = {}
+        unsure = False
         for name in (USE_XSERVER, USE_DEVICES):
             value = desk.raw.read(f"{BOOLEANS}/{name}")
             if isinstance(value, TextFile):
                 booleans[name] = value.text.split()[:1] == ["1"]
                 read_from[name] = Evidence(value.where, value.text.strip())
+            unsure = unsure or isinstance(value, Unread)
         audit = desk.get(AuditMessages)
         messages = audit.messages if isinstance(audit, AuditMessages) else ()
         return cls(
             enforcing=enforcing,
             booleans=booleans,
+            switch=next(iter(booleans), USE_DEVICES if unsure else None),
             denials=tuple(one for one in messages if one.about_gpu and _CONTAINER.match(one.get("scontext"))),
             audit=audit,
             read_from=read_from,

@@ -1,7 +1,9 @@
 """What the image of each workload that concerns GPUs demands of the driver, held against what there is for each of its GPUs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.driver import NvidiaModule
@@ -10,18 +12,23 @@ from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.oci_config import OciConfig
 from gpudoctor.facts.raw import Absent
-from gpudoctor.knowledge.cuda_compatibility import PACKAGES, minimum_driver, numbers
+from gpudoctor.facts.workload_devices import Devices
+from gpudoctor.knowledge.cuda_compatibility import minimum_driver, numbers
 from gpudoctor.knowledge.cuda_requirements import (
     BRANDS,
     CUDA_VERSION,
     DISABLE,
+    NAMED_BRANDS,
+    UNKNOWN_BRAND,
     Judged,
+    Outcome,
     Provided,
     Requirement,
     is_true,
     judge_all,
     requirements_of,
 )
+from gpudoctor.knowledge.driver_branches import cuda_of
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
 Environment: TypeAlias = Variables | Absent | Unread
@@ -78,8 +85,7 @@ def _cuda(nvml: Nvml | None, module: NvidiaModule | None, driver: str | None) ->
     cited = module.cite("version") if module is not None and module.version else ()
     if nvml is not None and nvml.cuda_version is not None:
         return nvml.cuda_version, (Evidence(f"{nvml.via}, the driver's CUDA version", nvml.cuda_version), *cited)
-    branch = (numbers(driver) if driver else ())[:1]
-    return (PACKAGES.get(branch[0]) if branch else None), cited
+    return (cuda_of(driver) if driver else None), cited
 
 
 def environment_of(one: GpuWorkload) -> tuple[Environment, str]:
@@ -95,15 +101,37 @@ def _demands(one: GpuWorkload, here: Provided, nvml: Nvml | None) -> Demands | A
     if not isinstance(said, Variables):
         return said
     requirements = requirements_of(dict(said.pairs))
-    gpus = [_provided(gpu.key, here, nvml) for gpu in one.gpus] or [here]
+    gpus = [_provided(gpu.key, here, nvml) for gpu in one.gpus] or [_without_gpus(one, here)]
     return Demands(
-        judged=judge_all(requirements, gpus),
+        judged=_by_either_name(requirements, gpus),
         lifted=is_true(said.get(DISABLE)),
         beyond=_beyond(said.get(CUDA_VERSION) or "", here.driver),
         where=where,
         variables=said,
         read_from={"variables": Evidence(where, f"{len(said.pairs)} variables about GPUs")},
     )
+
+
+def _by_either_name(
+    requirements: Sequence[Requirement], gpus: Sequence[Provided]
+) -> tuple[tuple[Requirement, Judged], ...]:
+    """Newer brands go by their names or as unknown, by release: what hangs on that is not known. NVIDIA's own images name both."""
+    judged = judge_all(requirements, gpus)
+    if all(gpu.brand is None or gpu.brand in (*NAMED_BRANDS, UNKNOWN_BRAND) for gpu in gpus):
+        return judged
+    unnamed = [gpu if gpu.brand in (None, *NAMED_BRANDS) else replace(gpu, brand=UNKNOWN_BRAND) for gpu in gpus]
+    unsure = Judged(Outcome.UNKNOWN, untold=("brand",))
+    return tuple(
+        (requirement, one if one.outcome is other.outcome else unsure)
+        for (requirement, one), (_, other) in zip(judged, judge_all(requirements, unnamed), strict=True)
+    )
+
+
+def _without_gpus(one: GpuWorkload, here: Provided) -> Provided:
+    """What there is where no GPU's node is inside, or where it is not known whose nodes are."""
+    devices = one.devices
+    none = isinstance(devices, Devices) and devices.unseen is None and not devices.minors
+    return Provided(cuda=here.cuda, driver=here.driver, no_gpu=none)
 
 
 def _beyond(version: str, driver: str | None) -> bool:

@@ -4,12 +4,15 @@ Device ids: pciutils/pciids @c1c12547d626 (2026-08-22), compared with the GPUs t
 driver 595.71.05, README of open-gpu-kernel-modules 595.45.04). NVIDIA gives the ids of one family of chips a common first byte; 1dxx
 holds both Pascal (GP10x) and Volta (GV100, from 1d81 on). Older ones (Kepler and before) and those that no driver of the list
 supports (30xx, Rubin; 32xx; 33xx) are left out. Flavours: README of open-gpu-kernel-modules 595.45.04 (Turing and later are
-supported), cloud-native-docs platform-support (GH200 needs the open modules), NVIDIA developer blog on open kernel modules and the
-proprietary module's own log line "requires use of the NVIDIA open kernel modules" (Blackwell). GSP images: nv-firmware.h and
-nv-firmware-chip-family-select.h of the same, from 535.43.02 on. Read 2026-11-29.
+supported, none before), cloud-native-docs platform-support (GH200 needs the open modules), NVIDIA developer blog on open kernel
+modules and the proprietary module's own log line "requires use of the NVIDIA open kernel modules" (Blackwell). GSP images:
+nv-firmware.h and nv-firmware-chip-family-select.h of the same, from 535.43.02 on. Read 2026-11-29.
 """
 
 from enum import Enum
+
+AS_OF = "2026-11-29"
+SOURCE = "pciutils/pciids c1c12547d626; README of open-gpu-kernel-modules 595.45.04"
 
 
 class Flavour(str, Enum):
@@ -20,32 +23,50 @@ class Flavour(str, Enum):
     EITHER = "either"
 
 
-_BY_FIRST_BYTE: dict[str, tuple[str, Flavour]] = {
-    "13": ("Maxwell", Flavour.PROPRIETARY),
-    "14": ("Maxwell", Flavour.PROPRIETARY),
-    "15": ("Pascal", Flavour.PROPRIETARY),
-    "16": ("Maxwell", Flavour.PROPRIETARY),
-    "17": ("Maxwell", Flavour.PROPRIETARY),
-    "1b": ("Pascal", Flavour.PROPRIETARY),
-    "1c": ("Pascal", Flavour.PROPRIETARY),
-    "1e": ("Turing", Flavour.EITHER),
-    "1f": ("Turing", Flavour.EITHER),
-    "20": ("Ampere", Flavour.EITHER),
-    "21": ("Turing", Flavour.EITHER),
-    "22": ("Ampere", Flavour.EITHER),
-    "23": ("Hopper", Flavour.EITHER),
-    "24": ("Ampere", Flavour.EITHER),
-    "25": ("Ampere", Flavour.EITHER),
-    "26": ("Ada Lovelace", Flavour.EITHER),
-    "27": ("Ada Lovelace", Flavour.EITHER),
-    "28": ("Ada Lovelace", Flavour.EITHER),
-    "29": ("Blackwell", Flavour.OPEN),
-    "2b": ("Blackwell", Flavour.OPEN),
-    "2c": ("Blackwell", Flavour.OPEN),
-    "2d": ("Blackwell", Flavour.OPEN),
-    "2e": ("Blackwell", Flavour.OPEN),
-    "2f": ("Blackwell", Flavour.OPEN),
-    "31": ("Blackwell Ultra", Flavour.OPEN),
+FLAVOURS: dict[str, Flavour] = {
+    "Fermi": Flavour.PROPRIETARY,
+    "Kepler": Flavour.PROPRIETARY,
+    "Maxwell": Flavour.PROPRIETARY,
+    "Pascal": Flavour.PROPRIETARY,
+    "Volta": Flavour.PROPRIETARY,
+    "Turing": Flavour.EITHER,
+    "Ampere": Flavour.EITHER,
+    "Ada Lovelace": Flavour.EITHER,
+    "Hopper": Flavour.EITHER,
+    "Grace Hopper": Flavour.OPEN,
+    "Blackwell": Flavour.OPEN,
+    "Blackwell Ultra": Flavour.OPEN,
+}
+"""By the name of the architecture. For Rubin no source tells."""
+ARCHITECTURES = (*FLAVOURS, "Rubin")
+"""Oldest first."""
+
+_BY_FIRST_BYTE: dict[str, str] = {
+    "13": "Maxwell",
+    "14": "Maxwell",
+    "15": "Pascal",
+    "16": "Maxwell",
+    "17": "Maxwell",
+    "1b": "Pascal",
+    "1c": "Pascal",
+    "1e": "Turing",
+    "1f": "Turing",
+    "20": "Ampere",
+    "21": "Turing",
+    "22": "Ampere",
+    "23": "Hopper",
+    "24": "Ampere",
+    "25": "Ampere",
+    "26": "Ada Lovelace",
+    "27": "Ada Lovelace",
+    "28": "Ada Lovelace",
+    "29": "Blackwell",
+    "2b": "Blackwell",
+    "2c": "Blackwell",
+    "2d": "Blackwell",
+    "2e": "Blackwell",
+    "2f": "Blackwell",
+    "31": "Blackwell Ultra",
 }
 # kernel-open/nvidia/detect-self-hosted.h of open-gpu-kernel-modules 595.45.04; the other 23xx are Hopper on PCIe or SXM.
 _GRACE_HOPPER = ("2340", "237f")
@@ -55,11 +76,12 @@ def architecture(device_id: str) -> tuple[str, Flavour] | None:
     """Name and needed flavour for a device id of four hex digits; None for one this table does not know."""
     device_id = device_id.lower()
     if _GRACE_HOPPER[0] <= device_id <= _GRACE_HOPPER[1]:
-        return "Grace Hopper", Flavour.OPEN
-    if device_id.startswith("1d"):
+        name: str | None = "Grace Hopper"
+    elif device_id.startswith("1d"):
         name = "Volta" if device_id >= "1d81" else "Pascal"
-        return name, Flavour.PROPRIETARY
-    return _BY_FIRST_BYTE.get(device_id[:2])
+    else:
+        name = _BY_FIRST_BYTE.get(device_id[:2])
+    return (name, FLAVOURS[name]) if name is not None else None
 
 
 # GA100 alone of Ampere has 20xx ids.

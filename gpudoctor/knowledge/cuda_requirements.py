@@ -1,7 +1,8 @@
 """What images demand of the driver: NVIDIA_REQUIRE_*, read and judged as libnvidia-container does before it lets a container start.
 
 Blank means or, comma and; all variables must be met. Sources: NVIDIA/libnvidia-container @5823754b8577 src/cli/dsl.c (grammar, comparison)
-and src/cli/configure.c (rules, once for each visible GPU), src/driver.c (brands); NVIDIA/nvidia-container-toolkit v1.20.0
+and src/cli/configure.c (rules, once for each visible GPU and for the parent of each MIG device), src/driver.c (versions and brands as NVML
+tells them); NVIDIA/nvidia-container-toolkit v1.20.0
 internal/config/image/cuda_image.go (which variables, NVIDIA_DISABLE_REQUIRE, images without a requirement). Read 2026-11-30. Where CDI
 injects GPUs nobody looks at requirements; on Tegra another program does, with rules of its own.
 """
@@ -19,9 +20,13 @@ CUDA_VERSION = "CUDA_VERSION"
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 """What Go's strconv.ParseBool takes for true; whatever else stands there lifts nothing."""
 _CONDITION = re.compile(r"([^<>=!]+)([<>=!]+)([^<>=!].*)", re.DOTALL)
+_MOST_KEPT = 128
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "!")
 _VERSION = re.compile(r"[0-9.]*")
-_SEMANTIC = re.compile(r"v?(\d{1,6})(?:\.(\d{1,6}))?(?:\.\d{1,6})?(?:[-+][0-9A-Za-z.+-]*)?")
+_NUMBER = re.compile(r"(?=[0-9])0*([0-9]{0,20})(?![0-9])")
+_TOO_LARGE = (1 << 64) - 1
+"""What strtoumax gives for all that it cannot hold: that is no version."""
+_SEMANTIC = re.compile(r"v?([0-9]{1,6})(?:\.([0-9]{1,6}))?(?:\.[0-9]{1,6})?(?:[-+][0-9A-Za-z.+-]*)?")
 
 BRANDS = {
     "nvidia_virtual_applications": "vapps",
@@ -34,7 +39,10 @@ BRANDS = {
     "geforce_rtx": "geforcertx",
     "titan_rtx": "titanrtx",
 }
-"""NVML's brands by the words of an answer, as images and libnvidia-container spell them; all others are spelt alike."""
+"""NVML's brands by the words of an answer, as images spell them; all others are spelt alike."""
+UNKNOWN_BRAND = "unknown"
+"""What libnvidia-container calls all but NAMED_BRANDS in what could be read (driver_get_device_brand_1_svc at 06deb20d1ca4)."""
+NAMED_BRANDS = ("quadro", "tesla", "nvs", "grid", "geforce", "titan")
 
 
 class Outcome(str, Enum):
@@ -46,20 +54,25 @@ class Outcome(str, Enum):
     UNKNOWN = "unknown"
 
 
+NAMES = ("cuda", "driver", "arch", "brand")
+_OF_A_GPU = ("arch", "brand")
+
+
 class Provided(Struct, frozen=True):
-    """What there is for one GPU; None where it is not known."""
+    """What there is for one GPU; None where it is not known. `cuda` is the driver's version, whatever toolkit is in the image.
+
+    Where no GPU is visible, whatever is demanded of one counts as met (check_device_arch and check_device_brand without a device).
+    """
 
     cuda: str | None = None
     driver: str | None = None
     arch: str | None = None
     brand: str | None = None
+    no_gpu: bool = False
 
     def of(self, name: str) -> str | None:
         """One of the four things that can be demanded."""
         return {"cuda": self.cuda, "driver": self.driver, "arch": self.arch, "brand": self.brand}[name]
-
-
-NAMES = ("cuda", "driver", "arch", "brand")
 
 
 class Condition(Struct, frozen=True):
@@ -71,20 +84,40 @@ class Condition(Struct, frozen=True):
     value: str = ""
 
 
-class Requirement(Struct, frozen=True):
-    """One variable: alternatives, each a row of conditions. `derived` is one that the image does not state itself."""
+class Expression(Struct, frozen=True):
+    """What one variable holds: alternatives, each a row of conditions that must all be met."""
 
-    variable: str
     text: str
     alternatives: tuple[tuple[Condition, ...], ...]
+
+
+class Requirement(Struct, frozen=True):
+    """A variable with what it holds. `derived` is one that the image does not state itself."""
+
+    variable: str
+    expression: Expression
     derived: bool = False
+
+    @property
+    def text(self) -> str:
+        """As it stands there."""
+        return self.expression.text
 
 
 class Judged(Struct, frozen=True):
-    """The outcome, and the condition that decides: of several alternatives the first one's, as the error message quotes it."""
+    """The outcome and its reason: the condition that decides, or the names that it hangs on and nobody told.
+
+    Of several alternatives that are not met it is the first one's, which is the one that the error message quotes.
+    """
 
     outcome: Outcome
     condition: Condition | None = None
+    untold: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether a container may start; None where that is not known."""
+        return None if self.outcome is Outcome.UNKNOWN else self.outcome is Outcome.MET
 
 
 def is_true(value: str | None) -> bool:
@@ -92,12 +125,12 @@ def is_true(value: str | None) -> bool:
     return value in _TRUE
 
 
-def parse_requirement(variable: str, text: str, *, derived: bool = False) -> Requirement:
+def parse(text: str) -> Expression:
     """Never fails: what cannot be read is found when it is looked at, and not where an earlier alternative is met."""
     alternatives = tuple(
         tuple(_condition(part) for part in term.split(",") if part) for term in text.split(" ") if term
     )
-    return Requirement(variable, text, alternatives, derived)
+    return Expression(text, alternatives)
 
 
 def _condition(text: str) -> Condition:
@@ -110,39 +143,73 @@ def _condition(text: str) -> Condition:
 def requirements_of(variables: Mapping[str, str]) -> tuple[Requirement, ...]:
     """All that an environment states, and what the toolkit makes of one that names a CUDA version and states none."""
     stated = [
-        parse_requirement(name, value)
+        Requirement(name, parse(value))
         for name, value in variables.items()
         if name.startswith(REQUIRE) and not name.startswith(JETPACK)
     ]
-    version = variables.get(CUDA_VERSION, "")
-    if version and not variables.get(REQUIRE_CUDA):
+    if is_legacy(variables):
+        version = variables[CUDA_VERSION]
         found = _SEMANTIC.fullmatch(version)
         text = f"cuda>={int(found[1])}.{int(found[2] or 0)}" if found is not None else f"{CUDA_VERSION}={version}"
-        stated.append(parse_requirement(CUDA_VERSION, text, derived=True))
+        stated.append(Requirement(CUDA_VERSION, parse(text), derived=True))
     return tuple(stated)
 
 
-def judge(requirement: Requirement, provided: Provided) -> Judged:
-    """The alternatives in order, up to the first that is met or cannot be read."""
-    unsure, failed = False, False
-    for row in requirement.alternatives:
+def is_legacy(variables: Mapping[str, str]) -> bool:
+    """Whether the toolkit takes an image for one of the time before requirements (cuda_image.go, IsLegacy)."""
+    return bool(variables.get(CUDA_VERSION)) and not variables.get(REQUIRE_CUDA)
+
+
+class _Possible:
+    """What can still come out while conditions are gone through in order: one outcome, or several where something is not known."""
+
+    def __init__(self) -> None:
+        self.outcomes: set[Outcome] = set()
+        self.untold: list[str] = []
+        self.unreadable: Condition | None = None
+
+    def add(self, outcome: Outcome, condition: Condition | None = None) -> None:
+        """One way in which it may end."""
+        self.outcomes.add(outcome)
+        if outcome is Outcome.INVALID and self.unreadable is None:
+            self.unreadable = condition
+
+
+def evaluate(expression: Expression, provided: Provided) -> Judged:
+    """The alternatives in order, up to the first that is met or cannot be read (dsl_evaluate)."""
+    possible, failed = _Possible(), False
+    for row in expression.alternatives:
         if not row:
-            # A term of nothing but commas ends the search (dsl_evaluate).
+            # A term of nothing but commas ends the search with what came out before it.
             break
-        outcome = _row(row, provided)
-        if outcome is Outcome.MET:
-            return Judged(Outcome.MET)
-        if outcome is Outcome.INVALID and unsure:
-            return Judged(Outcome.UNKNOWN)
+        failed = _may_fail(row, provided, possible)
+        if not failed:
+            break
+    if failed or not possible.outcomes:
+        possible.add(Outcome.UNMET if failed else Outcome.MET)
+    if len(possible.outcomes) > 1:
+        return Judged(Outcome.UNKNOWN, untold=tuple(dict.fromkeys(possible.untold)))
+    (outcome,) = possible.outcomes
+    if outcome is Outcome.INVALID:
+        return Judged(outcome, possible.unreadable)
+    return Judged(outcome, _deciding(expression, provided) if outcome is Outcome.UNMET else None)
+
+
+def _may_fail(row: Sequence[Condition], provided: Provided, possible: _Possible) -> bool:
+    """One row up to its first condition that fails; whether the next alternative may be looked at."""
+    fails = False
+    for condition in row:
+        outcome = _holds(condition, provided)
         if outcome is Outcome.INVALID:
-            return Judged(Outcome.INVALID, next((one for one in row if not _readable(one, provided)), None))
-        unsure = unsure or outcome is not Outcome.UNMET
-        failed = failed or outcome is Outcome.UNMET
-    if unsure:
-        return Judged(Outcome.UNKNOWN)
-    if not failed:
-        return Judged(Outcome.MET)
-    return Judged(Outcome.UNMET, _deciding(requirement, provided))
+            possible.add(outcome, condition)
+            return fails
+        if outcome is Outcome.UNMET:
+            return True
+        if outcome is Outcome.UNKNOWN:
+            possible.untold.append(condition.name)
+            fails = True
+    possible.add(Outcome.MET)
+    return fails
 
 
 def judge_all(requirements: Sequence[Requirement], gpus: Sequence[Provided]) -> tuple[tuple[Requirement, Judged], ...]:
@@ -150,54 +217,42 @@ def judge_all(requirements: Sequence[Requirement], gpus: Sequence[Provided]) -> 
     order = (Outcome.INVALID, Outcome.UNMET, Outcome.UNKNOWN, Outcome.MET)
     judged = []
     for requirement in requirements:
-        outcomes = [judge(requirement, gpu) for gpu in gpus]
+        outcomes = [evaluate(requirement.expression, gpu) for gpu in gpus]
         judged.append((requirement, min(outcomes, key=lambda one: order.index(one.outcome))))
     return tuple(judged)
 
 
-def _row(row: Sequence[Condition], provided: Provided) -> Outcome:
-    """A row up to its first condition that fails."""
-    unsure = False
-    for condition in row:
-        outcome = _holds(condition, provided)
-        if outcome is Outcome.UNMET:
-            return Outcome.UNMET
-        if outcome is Outcome.INVALID:
-            return Outcome.UNKNOWN if unsure else Outcome.INVALID
-        unsure = unsure or outcome is Outcome.UNKNOWN
-    return Outcome.UNKNOWN if unsure else Outcome.MET
-
-
 def _holds(condition: Condition, provided: Provided) -> Outcome:
-    if not _readable(condition, provided):
+    """One condition by itself. Where no GPU is visible, whatever is said of one is met, well written or not."""
+    if not condition.name:
         return Outcome.INVALID
+    if provided.no_gpu and condition.name in _OF_A_GPU:
+        return Outcome.MET
     have = provided.of(condition.name)
+    met: bool | None
+    if condition.name == "brand":
+        same = have is not None and have.lower() == condition.value.lower()
+        met = {"=": same, "!=": not same}.get(condition.operator)
+    else:
+        met = compare_versions("1" if have is None else have, condition.operator, condition.value)
+    if met is None:
+        return Outcome.INVALID
     if have is None:
         return Outcome.UNKNOWN
-    if condition.name == "brand":
-        same = have.lower() == condition.value.lower()
-        met = same if condition.operator == "=" else not same
-    else:
-        compared = compare_versions(have, condition.operator, condition.value)
-        if compared is None:
-            return Outcome.INVALID
-        met = compared
-    return Outcome.MET if met else Outcome.UNMET
+    if met:
+        return Outcome.MET
+    return Outcome.INVALID if _overlong(condition) else Outcome.UNMET
 
 
-def _readable(condition: Condition, provided: Provided) -> bool:
-    if not condition.name:
-        return False
-    if condition.name == "brand":
-        return condition.operator in ("=", "!=")
-    have = provided.of(condition.name)
-    return compare_versions(have or "1", condition.operator, condition.value) is not None
+def _overlong(condition: Condition) -> bool:
+    """One that does not hold is kept for the message, and is an error where it does not fit there (evaluate_rule, EXPR_MAX)."""
+    kept = f"{condition.name} {condition.operator} {condition.value}"
+    return len(kept.encode("utf-8", "surrogateescape")) >= _MOST_KEPT
 
 
-def _deciding(requirement: Requirement, provided: Provided) -> Condition:
+def _deciding(expression: Expression, provided: Provided) -> Condition:
     """The condition of the first alternative that does not hold."""
-    first = requirement.alternatives[0]
-    return next(one for one in first if _holds(one, provided) is Outcome.UNMET)
+    return next(one for one in expression.alternatives[0] if _holds(one, provided) is Outcome.UNMET)
 
 
 def compare_versions(have: str, operator: str, wanted: str) -> bool | None:
@@ -206,11 +261,14 @@ def compare_versions(have: str, operator: str, wanted: str) -> bool | None:
         return None
     left, right = have, wanted
     while left and right:
-        one, two = re.match(r"\d+", left), re.match(r"\d+", right)
+        one, two = _NUMBER.match(left), _NUMBER.match(right)
         if one is None or two is None:
             return None
-        if int(one[0]) != int(two[0]):
-            return _ordered(int(one[0]) - int(two[0]), operator)
+        here, there = int(one[1] or 0), int(two[1] or 0)
+        if max(here, there) >= _TOO_LARGE:
+            return None
+        if here != there:
+            return _ordered(here - there, operator)
         left, right = left[one.end() :].lstrip("."), right[two.end() :].lstrip(".")
     return _ordered(bool(left.lstrip(".0")) - bool(right.lstrip(".0")), operator)
 

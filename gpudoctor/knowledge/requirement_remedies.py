@@ -15,11 +15,16 @@ CAPABILITIES = ("compute", "compat32", "graphics", "utility", "video", "display"
 
 _ANEW = "this container: it must be created anew"
 _MET, _KNOWN = "gpudoctor run --check workload.requirements-met", "gpudoctor run --check workload.capabilities-known"
-_CUDA = re.compile(r"cuda>=?(\d{1,3}(?:\.\d{1,3})?)")
+_CUDA = re.compile(r"cuda>=?(\d{1,3}(?:\.\d{1,3})?)", re.IGNORECASE)
+_AT_LEAST = re.compile(r"(?:cuda|driver)>=?[0-9.]+", re.IGNORECASE)
+_MINOR_SINCE = 11
+"""The first CUDA whose minor versions work on a driver of an earlier one (CUDA Compatibility, "Minor Version Compatibility")."""
 
 
 def for_requirement(condition: str, cuda: str | None) -> tuple[Remedy, ...]:
     """An older image, a newer driver, or, where CUDA's minor versions work together, a word that this is enough."""
+    if _AT_LEAST.fullmatch(condition) is None:
+        return (_another_image(),)
     wanted = _CUDA.match(condition)
     branch = branch_for(wanted[1]) if wanted is not None else None
     drivers = f"of branch {branch} or later" if branch is not None else "that meets it"
@@ -31,7 +36,7 @@ def for_requirement(condition: str, cuda: str | None) -> tuple[Remedy, ...]:
             confirm=_MET,
         )
     ]
-    if wanted is not None and cuda is not None and numbers(wanted[1])[:1] == numbers(cuda)[:1]:
+    if wanted is not None and cuda is not None and _same_major(wanted[1], cuda):
         steps.append(
             Remedy(
                 Action.CHANGE_WORKLOAD,
@@ -51,6 +56,20 @@ def for_requirement(condition: str, cuda: str | None) -> tuple[Remedy, ...]:
         )
     )
     return tuple(steps)
+
+
+def _same_major(one: str, other: str) -> bool:
+    return numbers(one)[:1] == numbers(other)[:1] >= (_MINOR_SINCE,)
+
+
+def _another_image() -> Remedy:
+    """For what no newer driver meets: another GPU, an older driver."""
+    return Remedy(
+        Action.CHANGE_WORKLOAD,
+        "Use an image that allows this driver and these GPUs, or let it see only GPUs that meet the condition.",
+        interrupts=_ANEW,
+        confirm=_MET,
+    )
 
 
 def branch_for(cuda: str) -> int | None:
