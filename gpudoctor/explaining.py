@@ -1,6 +1,6 @@
-"""What `gpudoctor explain` says of codes: NVML's return codes, by number or name."""
+"""What `gpudoctor explain` says of codes: NVML's return codes and CUDA's errors, by number or name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -12,8 +12,19 @@ WIDTH = 100
 """How wide a text for people is; commands are never broken."""
 
 
+class Candidate(Struct, frozen=True):
+    """What can be behind a code: the link of the chain, in words, and the checks that look for it."""
+
+    link: str
+    say: str
+    checks: tuple[str, ...]
+
+
 class Explanation(Struct, frozen=True):
-    """A code: what it is called, what it means, where its cause is looked for, and the next steps from the safest up."""
+    """A code: what it is called, what it means, where its cause is looked for, and the next steps from the safest up.
+
+    `suspects` are what can be behind it, the lowest link first.
+    """
 
     id: str
     name: str
@@ -21,6 +32,7 @@ class Explanation(Struct, frozen=True):
     checks: tuple[str, ...]
     remedies: tuple[Remedy, ...]
     source: str
+    suspects: tuple[Candidate, ...] = ()
 
     @property
     def text(self) -> str:
@@ -28,7 +40,15 @@ class Explanation(Struct, frozen=True):
         from textwrap import wrap
 
         lines = [f"{self.id}   {self.name}", "", *wrap(self.meaning, WIDTH), ""]
-        if self.checks:
+        if self.suspects:
+            lines += ["what can be behind it, the lowest link first; what the checks find on the lowest decides:", ""]
+        for suspect in self.suspects:
+            lines += wrap(suspect.say, WIDTH, initial_indent=f"  {suspect.link:<14} ", subsequent_indent=" " * 17)
+            checks = ", ".join(suspect.checks)
+            lines += wrap(checks, WIDTH, initial_indent=" " * 17, subsequent_indent=" " * 17, break_on_hyphens=False)
+        if self.suspects:
+            lines.append("")
+        elif self.checks:
             lines += [f"looked into by: {', '.join(self.checks)}", ""]
         for number, remedy in enumerate(self.remedies, start=1):
             interrupts = "" if remedy.interrupts == "nothing" else f" (interrupts {remedy.interrupts})"
@@ -38,7 +58,7 @@ class Explanation(Struct, frozen=True):
 
 
 def explain_code(word: str) -> Explanation | str | None:
-    """The explanation of `nvml:N`; what there is instead, in words, when the code is unknown; None for anything but a code."""
+    """The explanation of `nvml:N` or `cuda:N`; what there is instead, in words, when the code is unknown; None for anything but a code."""
     kind, colon, code = word.partition(":")
     explainer = _EXPLAINERS.get(kind.lower())
     return explainer(code.strip()) if colon and explainer is not None else None
@@ -48,10 +68,7 @@ def _nvml(code: str) -> Explanation | str:
     from gpudoctor.knowledge import nvml_codes, nvml_errors
     from gpudoctor.knowledge.nvml_remedies import FOR_CODE, OF_RULES
 
-    by_name = {name: number for number, name in nvml_errors.NAMES.items()}
-    number = by_name.get(code.upper(), by_name.get(f"NVML_ERROR_{code.upper()}"))
-    if number is None and code.isascii() and code.isdecimal() and len(code.lstrip("0")) <= MOST_DIGITS:
-        number = int(code)
+    number = _number(code, nvml_errors.NAMES, "NVML_ERROR_")
     if number not in nvml_errors.NAMES:
         return f"NVML has no return code {code!r}; it has {', '.join(map(str, sorted(nvml_errors.NAMES)))}"
     return Explanation(
@@ -64,4 +81,39 @@ def _nvml(code: str) -> Explanation | str:
     )
 
 
-_EXPLAINERS: dict[str, Callable[[str], Explanation | str]] = {"nvml": _nvml}
+def _cuda(code: str) -> Explanation | str:
+    from gpudoctor.knowledge import cuda_error_names as names
+    from gpudoctor.knowledge.cuda_errors import STEPS, error_of
+
+    number = _number(code, names.DRIVER, "CUDA_ERROR_", "CUDA_")
+    if number is None:
+        number = _number(code, names.RUNTIME, "cudaError", "cuda")
+    if number is None or (number not in names.DRIVER and number not in names.RUNTIME):
+        known = sorted({*names.DRIVER, *names.RUNTIME})
+        near = ", ".join(str(one) for one in sorted(known, key=lambda one: abs(one - (number or 0)))[:3])
+        return (
+            f"CUDA has no error {code!r} ({names.SOURCE}); it has {len(known)}, the nearest are {near}; 999 is unknown"
+        )
+    error = error_of(number)
+    called = dict.fromkeys(name for name in (names.DRIVER.get(number), names.RUNTIME.get(number)) if name)
+    return Explanation(
+        id=f"cuda:{number}",
+        name=", ".join(called),
+        meaning=error.means,
+        checks=tuple(dict.fromkeys(check for suspect in error.suspects for check in suspect.checks)),
+        remedies=STEPS if error.suspects else (),
+        source=names.SOURCE,
+        suspects=tuple(Candidate(suspect.link.value, suspect.say, suspect.checks) for suspect in error.suspects),
+    )
+
+
+def _number(code: str, names: Mapping[int, str], *prefixes: str) -> int | None:
+    """A code's number, given as such or as a name, with or without what all names begin with."""
+    by_name = {name.lower(): number for number, name in names.items()}
+    for begin in ("", *prefixes):
+        if (found := by_name.get(f"{begin}{code}".lower())) is not None:
+            return found
+    return int(code) if code.isascii() and code.isdecimal() and len(code.lstrip("0")) <= MOST_DIGITS else None
+
+
+_EXPLAINERS: dict[str, Callable[[str], Explanation | str]] = {"nvml": _nvml, "cuda": _cuda}
