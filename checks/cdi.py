@@ -1,7 +1,5 @@
 """Container toolkit: CDI specs that engines can load, and that name what this node has."""
 
-import re
-
 from gpudoctor.chain import Link
 from gpudoctor.facts.cdi_current import CdiCurrent, SpecState
 from gpudoctor.facts.cdi_engines import CdiEngine, CdiEngines
@@ -10,7 +8,16 @@ from gpudoctor.facts.cdi_specs import FOLDERS, CdiFile, CdiSpecs
 from gpudoctor.facts.cdi_validity import Refusal
 from gpudoctor.facts.config_text import Malformed
 from gpudoctor.facts.desk import Reading
-from gpudoctor.knowledge.cdi_remedies import correct, newer_engine, regenerate, remove, without_gids
+from gpudoctor.facts.gpu_specs import kind_in
+from gpudoctor.knowledge.cdi_remedies import (
+    REFRESHED,
+    correct,
+    newer_engine,
+    real_folder,
+    regenerate,
+    remove,
+    without_gids,
+)
 from gpudoctor.knowledge.cdi_versions import ADDITIONAL_GIDS
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
@@ -34,10 +41,6 @@ GIDS = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/1860"
 MOST = 4
 """Of things of one kind as many are shown."""
 
-_KIND = re.compile(r"\bkind[\"']?\s*:\s*[\"']?([\w.-]+/[\w.-]+)")
-_WRITTEN_BY_PODS = ("k8s.", "management.", "runtime.")
-"""Vendors below nvidia.com whose specs a pod of the device plugin, the DRA driver or the GPU Operator writes."""
-
 
 @check(
     "toolkit.cdi-specs-load",
@@ -48,30 +51,45 @@ _WRITTEN_BY_PODS = ("k8s.", "management.", "runtime.")
 def specs_load(specs: CdiSpecs, engines: Reading[CdiEngines]) -> Verdicts:
     """An engine skips a CDI specification that it cannot read, without a word to the user: its names are "unresolvable CDI devices".
 
-    Reads *.json and *.yaml directly in /etc/cdi and /var/run/cdi, and the folders that config.toml names, as the CDI library does: one YAML
+    Reads *.json and *.yaml directly in /etc/cdi, /var/run/cdi and the folders that configurations name, as the CDI library does: one YAML
     document (JSON, too), no unknown field, no key twice, a known cdiVersion as new as what the file holds, valid names, no empty device.
-    Which library an installed engine has is told by its version. Two files of one folder that claim a name take it from everybody; of two
-    folders the later wins, which is no fault. Easily confused with a specification that loads and is stale: toolkit.cdi-specs-current.
+    Which library an installed engine has is told by its version. A folder must not be a symbolic link. Two files of one folder that claim
+    a name take it from everybody; of two folders the later wins, which is no fault. Where every engine has CDI off and nobody asks for a
+    device, a fault is a remark. Easily confused with a specification that loads and is stale: toolkit.cdi-specs-current.
     """
     known = () if isinstance(engines, Unread) else engines.engines
     for file in specs.files:
-        yield _loads(file, specs, known)
+        yield weighed(_loads(file, specs, known), engines)
+
+
+def weighed(verdict: Verdict, engines: Reading[CdiEngines]) -> Verdict:
+    """What nobody uses now breaks nothing now."""
+    idle = () if isinstance(engines, Unread) else engines.idle
+    if not idle or not isinstance(verdict, Fail):
+        return verdict
+    summary = f"{verdict.summary}; nothing uses it now, no engine here has CDI on"
+    evidence = (*verdict.evidence, *idle)
+    return Warn(
+        verdict.subject, summary, evidence, verdict.remedies, cause=verdict.cause, references=verdict.references
+    )
 
 
 def _loads(file: CdiFile, specs: CdiSpecs, engines: tuple[CdiEngine, ...]) -> Verdict:
     if isinstance(file.spec, Unread):
         return file.spec.about(file)
+    if isinstance(file.spec, Malformed) and (file.of_nvidia or not kind_in(file.text)):
+        place = file.spec.place.removeprefix(file.spec.where).strip()
+        what = f"is skipped by every engine: {place} {file.spec.said}".replace(":  ", ": ")
+        return _skipped(file, specs, what, (file.spec.evidence,)) if file.of_nvidia else _nobodys(file, what)
     if not file.of_nvidia:
         return NotApplicable(file, "it is another vendor's", file.cite("file"))
-    if isinstance(file.spec, Malformed):
-        what = f"is skipped by every engine: {file.spec.place.removeprefix(file.spec.where).strip()} {file.spec.said}".replace(
-            ":  ", ": "
-        )
-        return _skipped(file, specs, what, (file.spec.evidence,))
     if file.refused is not None:
         return _skipped(file, specs, f"is skipped by every engine: {_because(file.refused)}", _seen(file, file.refused))
     if file.conflicts:
         return _conflict(file)
+    blind = [engine for engine in engines if file.linked and not engine.follows_links]
+    if blind:
+        return _behind_link(file, blind, alone=len(blind) == len(engines))
     refusing = [(engine, refusal) for engine in engines if (refusal := engine.refuses(file.spec)) is not None]
     if refusing:
         return _too_new(file, refusing, alone=len(refusing) == len(engines))
@@ -86,11 +104,11 @@ def _loads(file: CdiFile, specs: CdiSpecs, engines: tuple[CdiEngine, ...]) -> Ve
 
 def _skipped(file: CdiFile, specs: CdiSpecs, what: str, evidence: Cited) -> Verdict:
     """Nothing is lost where another file has the same kind of devices."""
-    kind = file.spec.kind if isinstance(file.spec, CdiSpec) else _kind_of(file)
+    kind = file.spec.kind if isinstance(file.spec, CdiSpec) else kind_in(file.text)
     other = next(
         (one for one in specs.files if one.loaded is not None and not one.conflicts and one.loaded.kind == kind), None
     )
-    remedies = correct(file.path, generated=_generated(kind))
+    remedies = correct(file.path, kind)
     if other is None:
         return Fail(file, what, evidence, remedies, Breaks.SUBJECT, cause="does not load", references=(SPEC,))
     useless = remove(file.path, f"Take it away, if {other.path} has all that it was meant for.")
@@ -103,9 +121,12 @@ def _skipped(file: CdiFile, specs: CdiSpecs, what: str, evidence: Cited) -> Verd
     )
 
 
-def _kind_of(file: CdiFile) -> str:
-    found = _KIND.search(file.text)
-    return found[1] if found is not None else ""
+def _nobodys(file: CdiFile, what: str) -> Warn:
+    """A file that is cut off before it says whose it is may have been NVIDIA's."""
+    away = remove(file.path, "See who wrote it, and have it written anew, or take it away.")
+    return Warn(
+        file, f"{what}; whose devices it was to have is not told", file.cite("file"), (away,), cause="does not load"
+    )
 
 
 def _because(refusal: Refusal) -> str:
@@ -123,11 +144,24 @@ def _conflict(file: CdiFile) -> Fail:
     lost = ", ".join(names[:MOST]) + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
     what = f"claims {lost}, as {' and '.join(others)} in the same folder does: engines give these names to nobody"
     evidence = (*file.cite("file"), *(Evidence(other, f"claims {names[0]}") for other in others))
+    spare = [path for path in (file.path, *others) if path != REFRESHED]
     keep = remove(
-        max(file.path, *others),
+        max(spare),
         "Keep one of the files, the one that is written anew by itself, and take the other away.",
     )
     return Fail(file, what, evidence, (keep,), Breaks.SUBJECT, cause=f"conflict in {file.folder}", references=(SPEC,))
+
+
+def _behind_link(file: CdiFile, blind: list[CdiEngine], *, alone: bool) -> Verdict:
+    who = " and ".join(str(engine.version) for engine in blind)
+    what = f"{who} cannot see it: {file.folder} is a symbolic link, and CDI libraries do not look behind one"
+    evidence = (Evidence(file.folder, "is a symbolic link"), *file.cite("file"), *(one.evidence for one in blind))
+    remedies, cause = (real_folder(file.folder),), f"{file.folder} is a link"
+    return (
+        Fail(file, what, evidence, remedies, Breaks.SUBJECT, cause)
+        if alone
+        else Warn(file, what, evidence, remedies, cause)
+    )
 
 
 def _too_new(file: CdiFile, refusing: list[tuple[CdiEngine, Refusal]], *, alone: bool) -> Verdict:
@@ -136,10 +170,13 @@ def _too_new(file: CdiFile, refusing: list[tuple[CdiEngine, Refusal]], *, alone:
     library = ".".join(map(str, engine.library))
     what = f"{who} cannot read it, its CDI library is {library}: {_because(refusal)}"
     evidence = (*_seen(file, refusal), *(one.evidence for one, _ in refusing))
-    fewer: tuple[Remedy, ...] = (without_gids(file.path),) if refusal.feature is ADDITIONAL_GIDS else ()
-    remedies = (*fewer, newer_engine(engine.version.product))
+    assert isinstance(file.spec, CdiSpec)
+    fewer: tuple[Remedy, ...] = (without_gids(file.path, file.spec.kind),) if refusal.feature is ADDITIONAL_GIDS else ()
+    remedies = (*fewer, newer_engine(engine.version.product, engine.version.package or engine.version.product))
     references = (GIDS,) if fewer else (SPEC,)
-    if alone:
+    if file.shadowed:
+        what += f"; {next(iter(file.hidden.values()))} has the same devices"
+    elif alone:
         return Fail(
             file, what, evidence, remedies, Breaks.SUBJECT, cause="too new for the engine", references=references
         )
@@ -157,19 +194,20 @@ def _too_new(file: CdiFile, refusing: list[tuple[CdiEngine, Refusal]], *, alone:
     explained_by=("toolkit.cdi-specs-load",),
     title="NVIDIA's CDI specs match the driver and GPUs",
 )
-def specs_current(specs: CdiSpecs, current: CdiCurrent) -> Verdicts:
+def specs_current(specs: CdiSpecs, current: CdiCurrent, engines: Reading[CdiEngines]) -> Verdicts:
     """A CDI specification is a list made once: of libraries with a driver's version in their names, nodes with their numbers, and UUIDs.
 
-    After a new driver, a swapped GPU, another MIG layout or a boot that gives nvidia-uvm another major it leads nowhere: runtimes refuse a
-    mount without a source ("error mounting … no such file or directory") and a node that cannot be looked up; a node with an old major
-    is made and cannot be opened. Every path is looked at on the node as the file writes it, below a driver container's root, too. Files of
-    their own version (libnvidia-egl-gbm.so.1.1.2) are no sign. A node that the driver has a device for and that is missing is told by
-    other checks, as is a host whose libraries and loaded module differ.
+    After a new driver, a swapped GPU, another MIG layout or a boot that gives nvidia-uvm another major it leads nowhere: runtimes
+    refuse a mount without a source ("error mounting … no such file or directory") and a node that cannot be looked up; a node with an
+    old major is made and cannot be opened. One made before /dev/nvidia-uvm was there leaves it out: nvidia-smi works, CUDA does not.
+    Every path is looked at on the node as the file writes it, below a driver container's root, too. Files of their own version
+    (libnvidia-egl-gbm.so.1.1.2) are no sign. A node that the driver has a device for and that is missing is told by other checks, as is
+    a host whose libraries and loaded module differ. Where every engine has CDI off and nobody asks, it is a remark.
     """
     for file in specs.files:
         state = current.states.get(file.path)
         if state is not None:
-            yield _current(state, current, _may_hide(file, specs))
+            yield weighed(_current(state, current, _may_hide(file, specs)), engines)
         elif isinstance(file.spec, Unread):
             yield file.spec.about(file)
         else:
@@ -213,12 +251,19 @@ def _current(state: SpecState, current: CdiCurrent, may_hide: Unread | None) -> 
             f"{len(state.unseen)} of {state.looked} paths in it could not be looked at; {first.where}: {first.detail}"
         )
         return Unknown(file, first.why, summary, file.cite("file"), would_need=first.would_need)
+    if state.uvm is not None:
+        return _without_uvm(state, state.uvm)
     if state.old_mig or state.strangers or state.missing:
         return _drifted(state)
     of_driver = f" of driver {driver}" if state.version and driver else ""
     gpus = f", {state.gpus} names of GPUs are the driver's" if state.gpus else ""
     seen = (*file.cite("file"), *(current.cite("driver") if of_driver else ()))
     return Pass(file, f"all {state.looked} paths in it are here{of_driver}{gpus}", seen)
+
+
+def _without_uvm(state: SpecState, uvm: Evidence) -> Warn | Fail:
+    what = "it gives GPUs without /dev/nvidia-uvm, which is here: it was made before that node was, and CUDA does not start with it"
+    return _told(state, what, (*state.file.cite("file"), uvm))
 
 
 def _of_driver(state: SpecState, driver: str | None) -> str:
@@ -252,7 +297,7 @@ def _broken(state: SpecState, stale: str, told: Cited) -> Warn | Fail:
 def _told(state: SpecState, what: str, evidence: Cited) -> Warn | Fail:
     file = state.file
     spec = file.loaded
-    remedies = regenerate(file.path, CURRENT, generated=_generated(spec.kind if spec is not None else ""))
+    remedies = regenerate(file.path, CURRENT, kind=spec.kind if spec is not None else "")
     if file.shadowed:
         winner = next(iter(file.hidden.values()))
         away = remove(file.path, f"Take the old file away: it would count again without {winner}.")
@@ -270,10 +315,5 @@ def _drifted(state: SpecState) -> Warn:
     if state.missing:
         parts.append(f"no device of it brings {', '.join(state.missing[:MOST])}")
     spec = state.file.loaded
-    remedies = regenerate(state.file.path, CURRENT, generated=_generated(spec.kind if spec is not None else ""))
+    remedies = regenerate(state.file.path, CURRENT, kind=spec.kind if spec is not None else "")
     return Warn(state.file, "; ".join(parts), state.file.cite("file"), remedies, cause="names")
-
-
-def _generated(kind: str) -> bool:
-    """Whether `nvidia-ctk cdi generate` writes specs of such a kind."""
-    return not kind.startswith(_WRITTEN_BY_PODS)

@@ -1,9 +1,13 @@
 """Container toolkit: names of CDI devices that somebody asks for, and the service that keeps the specification current."""
 
 from gpudoctor.chain import Link
+from gpudoctor.checks.cdi import weighed
+from gpudoctor.facts.cdi_engines import CdiEngines
 from gpudoctor.facts.cdi_refresh import CdiRefresh, Run
 from gpudoctor.facts.cdi_requests import CdiRequest, CdiRequests, Standing
-from gpudoctor.facts.cdi_specs import MANAGEMENT, CdiSpecs
+from gpudoctor.facts.cdi_specs import MANAGEMENT, CdiFile, CdiSpecs
+from gpudoctor.facts.desk import Reading
+from gpudoctor.facts.gpu_specs import GPU
 from gpudoctor.facts.raw import Absent, Entry
 from gpudoctor.knowledge.cdi_remedies import NAMES, NO_MANAGEMENT_CLASS, RUN_BY_HAND, regenerate
 from gpudoctor.registry import check
@@ -103,13 +107,14 @@ def _unresolved(request: CdiRequest, names: list[str], specs: CdiSpecs) -> Warn:
     needs={Link.DRIVER_CUDA},
     title="nvidia-cdi-refresh keeps the spec current",
 )
-def refresh(service: CdiRefresh) -> Verdicts:
+def refresh(service: CdiRefresh, specs: Reading[CdiSpecs], engines: Reading[CdiEngines]) -> Verdicts:
     """Since toolkit 1.18 nvidia-cdi-refresh writes /var/run/cdi/nvidia.yaml at boot and after each installation of a driver.
 
     Where it fails, that folder, which is empty after a boot, has no specification, and engines know no nvidia.com/gpu. A drop-in with
     SuccessExitStatus= makes systemd call a failed run finished: what nvidia-ctk printed counts, and whether the file is there. Only the
     last run counts; one before the module was loaded, followed by one that worked, is how a boot goes. A service that nobody enabled,
-    or that is masked, is a choice, and an older toolkit has none.
+    or that is masked, is a choice, and an older toolkit has none. Where another file has the GPUs, or every engine has CDI off and nobody
+    asks for a device, a failure is a remark.
     """
     if service.unit is None:
         yield NotApplicable(service, "there is no nvidia-cdi-refresh: it comes with toolkit 1.18", service.cite("unit"))
@@ -122,10 +127,15 @@ def refresh(service: CdiRefresh) -> Verdicts:
     elif service.unmet:
         yield NotApplicable(service, "it does not run here: what it waits for is missing", service.unmet)
     else:
-        yield _kept(service)
+        yield weighed(_kept(service, None if isinstance(specs, Unread) else _instead(specs)), engines)
 
 
-def _kept(service: CdiRefresh) -> Verdict:
+def _instead(specs: CdiSpecs) -> CdiFile | None:
+    """Another specification of NVIDIA's GPUs."""
+    return next((file for file in specs.devices.values() if file.loaded is not None and file.loaded.kind == GPU), None)
+
+
+def _kept(service: CdiRefresh, instead: CdiFile | None) -> Verdict:
     enabled = service.enabled if isinstance(service.enabled, tuple) else ()
     run, written = service.run, service.written
     if isinstance(written, Entry):
@@ -138,7 +148,7 @@ def _kept(service: CdiRefresh) -> Verdict:
     if not isinstance(written, Absent):
         return written.about(service) if written is not None else NotApplicable(service, "what it writes is not known")
     if isinstance(run, Run) and run.trouble is not None:
-        return _failed(service, run.trouble, (*enabled, written.evidence))
+        return _failed(service, run.trouble, (*enabled, written.evidence), instead)
     if isinstance(run, Run) and run.skipped is not None:
         return NotApplicable(service, "systemd skipped it: its condition was not met", (run.skipped, *enabled))
     if isinstance(run, Run) and run.finished is not None:
@@ -150,11 +160,15 @@ def _kept(service: CdiRefresh) -> Verdict:
     return NotApplicable(service, "the journal of this boot tells of no run of it", (*enabled, written.evidence))
 
 
-def _failed(service: CdiRefresh, trouble: Evidence, seen: Cited) -> Fail:
+def _failed(service: CdiRefresh, trouble: Evidence, seen: Cited, instead: CdiFile | None) -> Warn | Fail:
     what = f"the CDI specification could not be made, and {service.output} is not there: {trouble.shows}"
     if service.tolerated:
         what += " (systemd calls that a success: SuccessExitStatus=)"
-    return Fail(service, what, (trouble, *seen, *service.tolerated), RUN_BY_HAND, Breaks.SUBJECT, cause="failed")
+    evidence = (trouble, *seen, *service.tolerated)
+    if instead is not None:
+        what += f"; {instead.path} has {GPU}, and nothing keeps it current"
+        return Warn(service, what, (*evidence, *instead.cite("file")), RUN_BY_HAND[:1], cause="failed")
+    return Fail(service, what, evidence, RUN_BY_HAND, Breaks.SUBJECT, cause="failed")
 
 
 def _warned(service: CdiRefresh, trouble: Evidence, seen: Cited) -> Warn:

@@ -7,6 +7,8 @@ from gpudoctor.facts.cdi_specs import CdiSpecs
 from gpudoctor.facts.daemons import Daemon, Daemons, Program, changed
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.device_nodes import CommonNodes
+from gpudoctor.facts.docker import Docker, Dockers
+from gpudoctor.facts.docker_rules import Refused
 from gpudoctor.facts.raw import Entry
 from gpudoctor.facts.start_failures import ENGINES, EngineJournal, StartFailure, StartFailures
 from gpudoctor.knowledge.start_errors import Whose
@@ -48,6 +50,17 @@ ORDER = (
         then=True,
     ),
 )
+
+
+CDI_ON = Remedy(
+    Action.CHANGE_CONFIG,
+    "Switch CDI on in Docker, which knows it since 25.0, or start the container with --gpus.",
+    run=("nvidia-ctk runtime configure --runtime=docker --cdi.enabled", "systemctl restart docker"),
+    interrupts="Docker's containers, unless live-restore is on",
+    confirm="docker run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi -L",
+)
+RACE = 600.0
+"""Seconds by which a specification of the same boot may come behind its engine; times of files and lines differ by less than two."""
 
 
 @check(
@@ -123,13 +136,19 @@ def _failed(failure: StartFailure, specs: Reading[CdiSpecs]) -> Verdict:
     title="Container engines start after the driver is ready",
 )
 def engine_after_driver(
-    starts: StartFailures, daemons: Reading[Daemons], nodes: Reading[CommonNodes], specs: Reading[CdiSpecs]
+    starts: StartFailures,
+    daemons: Reading[Daemons],
+    nodes: Reading[CommonNodes],
+    specs: Reading[CdiSpecs],
+    dockers: Reading[Dockers],
 ) -> Verdicts:
     """After a reboot, containers that start with their engine exit at once, and start by hand minutes later.
 
     Nothing makes /dev/nvidia-uvm before something asks for it, and nvidia-cdi-refresh may run behind Docker. Told by a failure in the
-    journal that names a node or a specification which is there now. An engine that is older than the nodes and of which no start
-    failed is no fault: a module loaded anew makes nodes anew.
+    journal that names a node or a specification which is there now, of a specification if it was written within minutes behind the
+    failure: one that was there before was not found for another reason, and one that came hours later somebody wrote by hand. A Docker
+    that has CDI off says "could not select device driver "cdi"", at boot and ever after. An engine that is older than the nodes and of
+    which no start failed is no fault: a module loaded anew makes nodes anew.
     """
     judged = False
     for journal in starts.journals.values():
@@ -137,7 +156,11 @@ def engine_after_driver(
         for failure in failures:
             if failure.error.whose is Whose.ORDER or _is_there_now(failure, specs):
                 judged = True
-                yield _too_early(failure, nodes, specs) if starts.unseen is None else starts.unseen.about(failure)
+                if starts.unseen is not None:
+                    yield starts.unseen.about(failure)
+                else:
+                    off = _cdi_off(failure, dockers)
+                    yield _not_asked_for(failure, off) if off is not None else _too_early(failure, nodes, specs)
     running = () if isinstance(daemons, Unread) else daemons.of(Program.DOCKERD, Program.CONTAINERD, Program.CRIO)
     for daemon in () if judged else running:
         judged = True
@@ -146,8 +169,27 @@ def engine_after_driver(
         yield daemons.about(NODE) if isinstance(daemons, Unread) else NotApplicable(NODE, "no container engine runs")
 
 
+def _cdi_off(failure: StartFailure, dockers: Reading[Dockers]) -> Docker | None:
+    """The dockerd that has CDI off: only then is there no driver of that name (moby daemon/cdi.go, RegisterCDIDriver)."""
+    if failure.error.name != "cdi-not-ready" or isinstance(dockers, Unread):
+        return None
+    off = (
+        one for one in dockers.dockers if one.cdi in (None, False) and not isinstance(one.settings, Unread | Refused)
+    )
+    return next(off, None)
+
+
+def _not_asked_for(failure: StartFailure, docker: Docker) -> Verdict:
+    summary = "a container asked for a CDI device, and Docker has CDI off (features.cdi)"
+    return Warn(failure, summary, (*failure.cite("line"), *docker.evidence), (CDI_ON,), cause="cdi-off")
+
+
 def _is_there_now(failure: StartFailure, specs: Reading[CdiSpecs]) -> bool:
-    return failure.error.name == UNRESOLVABLE and isinstance(specs, CdiSpecs) and failure.detail in specs.devices
+    if failure.error.name != UNRESOLVABLE or isinstance(specs, Unread) or failure.detail not in specs.devices:
+        return False
+    entry = specs.devices[failure.detail].entry
+    written = entry.mtime if isinstance(entry, Entry) else None
+    return written is None or failure.at is None or failure.at <= written + 2 <= failure.at + RACE
 
 
 def _too_early(failure: StartFailure, nodes: Reading[CommonNodes], specs: Reading[CdiSpecs]) -> Verdict:

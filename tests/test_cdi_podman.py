@@ -305,6 +305,14 @@ FOLDERS: dict[str, dict[str, str]] = {
 }
 
 
+def test_podman_does_not_look_behind_a_folder_that_is_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    podman_version()
+    linking = SCRIPT.replace("set +e\n", "mv /etc/cdi /etc/real; ln -s /etc/real /etc/cdi\nset +e\n")
+    monkeypatch.setattr("tests.test_cdi_podman.SCRIPT", linking)
+    name = "two.example.com/gpu=a"
+    assert not found(judge([name], {f"{ETC}/a.yaml": claiming("a")})[name])
+
+
 @pytest.mark.parametrize("case", FOLDERS)
 def test_podman_finds_the_same_devices_among_several_files(case: str) -> None:
     podman_version()

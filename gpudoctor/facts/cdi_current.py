@@ -15,6 +15,7 @@ from gpudoctor.facts.cdi_specs import CdiFile, CdiSpecs
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.device_nodes import CONTROL, CONTROL_MINOR, NVIDIA_MAJOR, UVM, Majors, describe
 from gpudoctor.facts.driver import DriverGpu, DriverGpus, NvidiaModule
+from gpudoctor.facts.gpu_specs import GPU
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.programs import Located, locate
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw, decimal
@@ -41,6 +42,8 @@ _OWN_VERSION = re.compile(
     r"|firmware/nvidia/)(\d{3,4}\.\d+(?:\.\d+)?)(?:/|$)"
 )
 """Files that carry the driver's version; libnvidia-egl-gbm.so.1.1.2 and others have one of their own."""
+_LETTERS = {EntryType.CHAR: "c", EntryType.BLOCK: "b", EntryType.FIFO: "p"}
+"""What a spec may state as the type of each; one that differs from the host's is refused (fillMissingInfo)."""
 _HOST_VERSION = "--host-driver-version="
 
 
@@ -77,7 +80,8 @@ class SpecState(Struct, frozen=True):
 
     `version` is the driver's that its files carry, `of_host` whether the loaded one's files are beside them. `strangers` are names of
     GPUs that are not here, `old_mig` those of MIG devices, `missing` GPUs that no device of it brings; `gpus` is how many names of GPUs
-    were held against the driver's. `unseen` is what could not be looked at.
+    were held against the driver's. `unseen` is what could not be looked at. `uvm` is the host's /dev/nvidia-uvm where a spec that gives
+    GPUs leaves it out.
     """
 
     file: CdiFile
@@ -92,6 +96,7 @@ class SpecState(Struct, frozen=True):
     missing: tuple[str, ...] = ()
     gpus: int = 0
     unseen: tuple[Unread, ...] = ()
+    uvm: Evidence | None = None
 
 
 class CdiCurrent(Fact, frozen=True):
@@ -157,7 +162,20 @@ class _Node:
             missing=tuple(self._missing(spec)),
             gpus=sum(_is_gpu(device.name) for device in spec.devices) if self._all_known else 0,
             unseen=unseen,
+            uvm=self._left_out(spec),
         )
+
+    def _left_out(self, spec: CdiSpec) -> Evidence | None:
+        """The host's /dev/nvidia-uvm, where a spec has GPUs and their control node and was made before that node was there.
+
+        nvidia-ctk leaves out what it does not find, with a warning (nvidia-container-toolkit, pkg/nvcdi/common-nvml.go).
+        """
+        named = {_plain(node.source) for node in spec.nodes}
+        gives = CONTROL in named and any(_GPU_NODE.fullmatch(path) for path in named)
+        if spec.kind != GPU or not gives or UVM in named:
+            return None
+        entry = self._entry(UVM)
+        return Evidence(entry.where, describe(entry)) if isinstance(entry, Entry) and _is_char(entry) else None
 
     def _entry(self, path: str) -> Entry | Absent | Unread:
         if path not in self._entries:
@@ -182,8 +200,8 @@ class _Node:
             found = self._entry(node.source)
             if isinstance(found, Unread):
                 unseen.append(found)
-            elif not self._elsewhere(node, has_old_mig=has_old_mig):
-                gone += _gone_node(node, found)
+            elif _is_char(found) or not self._elsewhere(node, has_old_mig=has_old_mig):
+                gone += _gone_node(node, found if node.self_contained else self._itself(node.source, found))
         for path, line in _programs(spec).items():
             program = self._program(path)
             if isinstance(program, Unread):
@@ -192,6 +210,11 @@ class _Node:
                 gone.append(Gone(path, _unfit(program), line, program.evidence))
         return tuple(gone), tuple(unseen)
 
+    def _itself(self, path: str, found: Entry | Absent) -> Entry | Absent:
+        """What an engine sees that asks the host's node: a link is no node to it (deviceInfoFromPath, lstat)."""
+        own = self._raw.entry(path) if isinstance(found, Entry) else found
+        return own if isinstance(own, Entry) and own.type is EntryType.LINK else found
+
     def _program(self, path: str) -> Located | Unread:
         program = locate(self._raw, path)
         if isinstance(program.path, Unread):
@@ -199,7 +222,7 @@ class _Node:
         return program if program.found or not self._contained else _within(path)
 
     def _elsewhere(self, node: CdiNode, *, has_old_mig: bool) -> bool:
-        """Whether a missing node is the host's fault, which other checks tell: the driver has a device for it."""
+        """Whether a node that is missing, or is none, is the host's fault, told by other checks: the driver has a device for it."""
         plain = _plain(node.source)
         gpu = _GPU_NODE.fullmatch(plain)
         if gpu is not None:
@@ -259,8 +282,11 @@ class _Node:
                 yield Misled(device.name, nodes[0].place.line, plain, f"/dev/nvidia{gpu.minor}")
 
     def _missing(self, spec: CdiSpec) -> Iterator[str]:
-        """GPUs of which no device has the node; only where there is one that is meant to bring all."""
-        if not self._all_known or all(device.name != ALL for device in spec.devices):
+        """GPUs of which no device has the node; only where there is one that is meant to bring all.
+
+        Of another class (gds, imex-channel, gpu.coherent) "all" means all of that class (nvidia-ctk cdi generate, WithMergedDeviceOptions).
+        """
+        if not self._all_known or spec.class_name != "gpu" or all(device.name != ALL for device in spec.devices):
             return
         named = {_plain(node.source) for node in spec.nodes}
         for gpu in self._gpus.values():
@@ -339,9 +365,16 @@ def _distinct_nodes(spec: CdiSpec) -> Iterable[CdiNode]:
 def _gone_node(node: CdiNode, found: Entry | Absent) -> Iterator[Gone]:
     if isinstance(found, Absent):
         yield Gone(node.source, "is to be a device node and is not here", node.place.line, (found.evidence,))
-    elif not node.self_contained and found.type not in (EntryType.CHAR, EntryType.BLOCK, EntryType.FIFO):
+        return
+    letter = _LETTERS.get(found.type, "")
+    if not node.self_contained and (not letter or node.type not in ("", letter)):
+        wanted = f"is to be a device node of type {node.type}" if node.type and letter else "is to be a device node"
         seen = (Evidence(found.where, describe(found)),)
-        yield Gone(node.source, f"is to be a device node and is a {found.type.words}", node.place.line, seen)
+        yield Gone(node.source, f"{wanted} and is a {found.type.words}", node.place.line, seen)
+
+
+def _is_char(found: Entry | Absent) -> bool:
+    return isinstance(found, Entry) and found.type is EntryType.CHAR
 
 
 def _unfit(program: Located) -> str:

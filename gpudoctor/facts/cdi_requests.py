@@ -4,17 +4,17 @@ A running container was given its devices when it was started; what it asks for 
 (annotations cdi.k8s.io/*, read by facts/oci_config.py); moby api/types/container HostConfig (DeviceRequests of the driver cdi).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from gpudoctor.facts.cdi_specs import CdiSpecs
-from gpudoctor.facts.config_text import parse_json
+from gpudoctor.facts.cdi_specs import CdiSpecs, is_nvidia
 from gpudoctor.facts.container_files import DOCKER_ROOTS
 from gpudoctor.facts.desk import Desk, Fact
+from gpudoctor.facts.docker import Dockers
 from gpudoctor.facts.oci_config import DockerContainer, OciConfig
 from gpudoctor.facts.raw import Listing, Raw, TextFile
 from gpudoctor.facts.start_failures import EngineJournal, StartFailures
@@ -25,9 +25,7 @@ from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread
 UNRESOLVABLE = "cdi-unresolvable"
 """The name of that error in knowledge/start_errors.py."""
 MOST_CONTAINERS = 200
-DAEMON_JSON = "/etc/docker/daemon.json"
 _T = TypeVar("_T")
-_KEPT_RUNNING = ("always", "unless-stopped", "on-failure")
 
 
 class Standing(str, Enum):
@@ -63,7 +61,7 @@ class CdiRequests(Fact, frozen=True):
         kept: list[CdiRequest] = []
         if isinstance(specs, CdiSpecs) and specs.of_nvidia:
             seen = {request.subject.key for request in running}
-            kept = [request for request in _kept(desk.raw) if request.subject.key not in seen]
+            kept = [request for request in _kept(desk) if request.subject.key not in seen]
         told = _told(desk, specs) if isinstance(specs, CdiSpecs) else ()
         return cls(requests=(*running, *kept, *told), unseen=tuple(unseen))
 
@@ -77,12 +75,17 @@ def _running(workloads: Workloads) -> Iterator[CdiRequest]:
 
 def _names(one: Workload) -> tuple[tuple[str, ...], Evidence]:
     if isinstance(one.config, OciConfig) and one.config.requests:
-        names = tuple(dict.fromkeys(one.config.requests))
+        names = _of_nvidia(one.config.requests)
         return names, Evidence(one.config.path, f"annotations ask for {', '.join(names)}")
     if isinstance(one.docker, DockerContainer):
-        names = tuple(name for request in one.docker.requests if request.driver == "cdi" for name in request.names)
+        names = _of_nvidia(name for request in one.docker.requests if request.driver == "cdi" for name in request.names)
         return names, Evidence(one.docker.path, f"DeviceRequests: {', '.join(names)}")
     return (), Evidence("", "")
+
+
+def _of_nvidia(names: Iterable[str]) -> tuple[str, ...]:
+    """Each once; what other vendors' specs lack is not asked here."""
+    return tuple(dict.fromkeys(name for name in names if is_nvidia(name.partition("/")[0])))
 
 
 # dockerd -------------------------------------------------------------------------------------------------------------
@@ -104,22 +107,25 @@ class _Host(Struct, rename="pascal"):
 
 class _State(Struct, rename="pascal"):
     error: str = ""
+    exit_code: int = 0
 
 
 class _Container(Struct, rename="pascal"):
     name: str = ""
     state: _State | None = None
+    has_been_manually_stopped: bool = False
 
 
-def _kept(raw: Raw) -> Iterator[CdiRequest]:
+def _kept(desk: Desk) -> Iterator[CdiRequest]:
     """Containers of dockerd that do not run, or of which the process was not seen."""
-    for root in _roots(raw):
+    raw = desk.raw
+    for root in _roots(desk):
         listing = raw.listing(f"{root}/containers")
         for container in listing.names[:MOST_CONTAINERS] if isinstance(listing, Listing) else ():
             folder = f"{root}/containers/{container}"
             host = _decoded(raw, f"{folder}/hostconfig.json", _Host)
             requests = host.device_requests or () if host is not None else ()
-            names = tuple(name for one in requests if one.driver == "cdi" for name in one.device_i_ds or ())
+            names = _of_nvidia(name for one in requests if one.driver == "cdi" for name in one.device_i_ds or ())
             if host is not None and names:
                 policy = host.restart_policy.name if host.restart_policy is not None else ""
                 yield _of_docker(raw, folder, container, names, policy)
@@ -133,15 +139,23 @@ def _of_docker(raw: Raw, folder: str, container: str, names: tuple[str, ...], po
     ]
     if said is not None and said.state is not None and said.state.error:
         evidence.append(Evidence(f"{folder}/config.v2.json", said.state.error[:300]))
-    standing = Standing.WANTED if policy in _KEPT_RUNNING else Standing.LEFT
+    standing = Standing.WANTED if _is_restarted(policy, said) else Standing.LEFT
     return CdiRequest(Subject(SubjectKind.CONTAINER, container[:SHORT], title), names, standing, tuple(evidence))
 
 
-def _roots(raw: Raw) -> tuple[str, ...]:
-    file = raw.read(DAEMON_JSON)
-    settings = parse_json(file) if isinstance(file, TextFile) else {}
-    own = settings.get("data-root") if isinstance(settings, Mapping) else None
-    return (own,) if isinstance(own, str) and own.startswith("/") else DOCKER_ROOTS[:1]
+def _is_restarted(policy: str, said: _Container | None) -> bool:
+    """Whether dockerd starts it again by itself (moby daemon/internal/restartmanager, ShouldRestart)."""
+    if policy == "unless-stopped":
+        return said is None or not said.has_been_manually_stopped
+    if policy == "on-failure":
+        return said is None or said.state is None or said.state.exit_code != 0
+    return policy == "always"
+
+
+def _roots(desk: Desk) -> tuple[str, ...]:
+    dockers = desk.get(Dockers)
+    known = [] if isinstance(dockers, Unread) else [one.data_root for one in dockers.dockers]
+    return tuple(dict.fromkeys(root for root in known if root)) or DOCKER_ROOTS[:1]
 
 
 def _decoded(raw: Raw, path: str, kind: type[_T]) -> _T | None:

@@ -2,17 +2,25 @@
 
 Engines read *.json and *.yaml directly in /etc/cdi, then in /var/run/cdi (tags.cncf.io/container-device-interface pkg/cdi/spec-dirs.go).
 A later folder wins over an earlier one; two files of one folder that claim a name take it from everybody, a later folder that
-claims it too included (cache.go, refresh). A file that is refused counts as not there. Other folders that the nvidia runtime is told to
-look into (config.toml, modes.cdi.spec-dirs) are read as well; their order is that runtime's own.
+claims it too included (cache.go, refresh). A file that is refused counts as not there. Other folders that the nvidia runtime (config.toml,
+modes.cdi.spec-dirs) or an engine (cdi-spec-dirs, cdi_spec_dirs) is told to look into are read as well; their order is that program's own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from posixpath import normpath
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from gpudoctor.facts.cdi_spec import CdiSpec, parse_spec
 from gpudoctor.facts.cdi_validity import Refusal, refused_by
 from gpudoctor.facts.config_text import Malformed
+from gpudoctor.facts.containerd import Containerds
+from gpudoctor.facts.containerd_cri import Cri
+from gpudoctor.facts.crio import CrioConfig
 from gpudoctor.facts.desk import Citable, Desk, Population
+from gpudoctor.facts.docker import Dockers
+from gpudoctor.facts.podman import PodmanConfig
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Raw, TextFile
 from gpudoctor.facts.toolkit_config import ToolkitConfig
 from gpudoctor.knowledge.cdi_versions import NEWEST
@@ -36,7 +44,8 @@ class CdiFile(Citable, frozen=True):
     """One file. `spec` is what it says, or why that is not known; `refused` why every engine skips it although it can be decoded.
 
     `conflicts` are the names that it shares with another file of its folder, with those files; `hidden` names that a later folder's file
-    claims, with that file.
+    claims, with that file. `linked` tells that its folder is a symbolic link, behind which no library up to 1.1.0 looks by itself
+    (spec-dirs.go, filepath.Walk).
     """
 
     path: str
@@ -47,6 +56,7 @@ class CdiFile(Citable, frozen=True):
     refused: Refusal | None = None
     conflicts: Mapping[str, tuple[str, ...]] = {}
     hidden: Mapping[str, str] = {}
+    linked: bool = False
 
     @property
     def subject(self) -> Subject:
@@ -77,7 +87,8 @@ class CdiFile(Citable, frozen=True):
 
 
 class CdiSpecs(Population, frozen=True):
-    """All files, in the order of their folders; `devices` is the file that each full name leads to, among the default folders.
+    """All files, in the order of their folders; `devices` is the file that each full name leads to, a further folder's where no default
+    one has the name.
 
     `seen` is what was seen of each folder.
     """
@@ -113,7 +124,7 @@ class CdiSpecs(Population, frozen=True):
             listing = desk.raw.listing(folder)
             if isinstance(listing, Listing):
                 names = [name for name in listing.names if name.endswith(SUFFIXES)]
-                found += [file for name in names if (file := _file(desk.raw, folder, name)) is not None]
+                found += _files(desk.raw, folder, names)
                 seen.append(
                     Evidence(folder, f"holds {', '.join(names[:8])}" if names else "holds no CDI specification")
                 )
@@ -126,30 +137,49 @@ class CdiSpecs(Population, frozen=True):
         lost = {name for file in files if file.folder in FOLDERS for name in file.conflicts}
         return cls(
             files=files,
-            devices={name: file for file in files for name in _own(file) if name not in lost},
+            devices=_elsewhere(files) | {name: file for file in files for name in _own(file) if name not in lost},
             seen=tuple(seen),
             unlisted=unlisted,
         )
 
 
 def _further(desk: Desk) -> tuple[str, ...]:
-    config = desk.get(ToolkitConfig)
-    if isinstance(config, Unread):
-        return ()
-    named = (
-        str(folder)
-        for file in config.files
-        if isinstance(file.document, dict)
-        for folder in _spec_dirs(file.value(SPEC_DIRS))
-    )
+    """Folders beside the default ones that the nvidia runtime or an engine is told to look into, each once."""
     plain = dict.fromkeys(
-        folder.replace("/run/", "/var/run/", 1) if folder.startswith("/run/") else folder for folder in named
+        folder.replace("/run/", "/var/run/", 1) if folder.startswith("/run/") else folder
+        for folder in (normpath(named) for named in _named(desk) if named.startswith("/"))
     )
-    return tuple(folder for folder in plain if folder.startswith("/") and folder not in FOLDERS)
+    return tuple(folder for folder in plain if folder not in FOLDERS)
+
+
+def _named(desk: Desk) -> Iterator[str]:
+    config, dockers, containerds = desk.get(ToolkitConfig), desk.get(Dockers), desk.get(Containerds)
+    crio, podman = desk.get(CrioConfig), desk.get(PodmanConfig)
+    for file in () if isinstance(config, Unread) else config.files:
+        yield from map(str, _spec_dirs(file.value(SPEC_DIRS)) if isinstance(file.document, dict) else ())
+    for docker in () if isinstance(dockers, Unread) else dockers.dockers:
+        yield from docker.cdi_folders if docker.cdi not in (None, False) else ()
+    for containerd in () if isinstance(containerds, Unread) else containerds.containerds:
+        yield from containerd.cri.cdi_folders if isinstance(containerd.cri, Cri) and containerd.cri.cdi else ()
+    if not isinstance(crio, Unread) and crio.setup is not None:
+        yield from crio.setup.files.words("cdi_spec_dirs", ())
+    if not isinstance(podman, Unread) and podman.setup is not None:
+        yield from podman.setup.specs.folders
 
 
 def _spec_dirs(value: object) -> tuple[object, ...]:
     return tuple(value) if isinstance(value, list | tuple) else ()
+
+
+def _files(raw: Raw, folder: str, names: list[str]) -> Iterator[CdiFile]:
+    own = raw.entry(folder) if names else None
+    linked = isinstance(own, Entry) and own.type is EntryType.LINK
+    for name in names:
+        file = _file(raw, folder, name)
+        if file is not None and linked:
+            yield replace(file, linked=True)
+        elif file is not None:
+            yield file
 
 
 def _file(raw: Raw, folder: str, name: str) -> CdiFile | None:
@@ -183,8 +213,6 @@ def _shown(path: str, spec: CdiSpec | Malformed | Unread) -> Evidence:
 
 def _with_claims(files: list[CdiFile]) -> tuple[CdiFile, ...]:
     """Each with the names that it has to share or that it loses."""
-    from msgspec.structs import replace
-
     claims: dict[str, list[CdiFile]] = {}
     for file in files:
         for name in () if file.loaded is None else file.loaded.names:
@@ -216,3 +244,11 @@ def _own(file: CdiFile) -> tuple[str, ...]:
     if file.loaded is None or file.folder not in FOLDERS:
         return ()
     return tuple(name for name in file.loaded.names if name not in file.hidden)
+
+
+def _elsewhere(files: tuple[CdiFile, ...]) -> dict[str, CdiFile]:
+    """The names in further folders."""
+    loaded = ((file, file.loaded) for file in files if file.folder not in FOLDERS)
+    return {
+        name: file for file, spec in loaded if spec is not None for name in spec.names if name not in file.conflicts
+    }

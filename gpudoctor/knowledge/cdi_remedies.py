@@ -10,11 +10,29 @@ REFRESHED = "/var/run/cdi/nvidia.yaml"
 GIDS_VARIABLE = "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS=no-additional-gids-for-device-nodes"
 LIST = "nvidia-ctk cdi list"
 
+_WRITTEN_BY_PODS = ("k8s.", "management.", "runtime.")
+"""Vendors below nvidia.com whose specs a pod of the device plugin, the DRA driver or the GPU Operator writes."""
+_MODES = {"gds": "gds", "mofed": "mofed", "gdrcopy": "gdrcopy", "imex-channel": "imex", "nvswitch": "nvswitch"}
+"""What nvidia-ctk is to look for, by the class of a spec's kind (pkg/nvcdi/mode.go)."""
+_SPLIT = ("gpu.coherent", "gpu.noncoherent")
+"""Classes whose files are written along with that of class gpu, with the last part before the suffix (generateSpecs)."""
 
-def regenerate(path: str, check_id: str, *, generated: bool = True) -> tuple[Remedy, ...]:
+
+def _generates(path: str, kind: str) -> str:
+    """The command that writes a spec of this kind; vendor and class are nvidia.com and gpu unless they are given."""
+    vendor, _, cls = (kind or "nvidia.com/gpu").partition("/")
+    if cls in _SPLIT:
+        path, cls = path.replace(cls.removeprefix("gpu"), ""), "gpu"
+    options = [f"--mode={_MODES[cls]}"] if cls in _MODES else []
+    options += [f"--vendor={vendor}"] if vendor != "nvidia.com" else []
+    options += [f"--class={cls}"] if cls != "gpu" else []
+    return " ".join(["nvidia-ctk cdi generate", *options, f"--output={path}"])
+
+
+def regenerate(path: str, check_id: str, *, kind: str = "") -> tuple[Remedy, ...]:
     """Write a spec anew where it lies; one that nvidia-ctk does not write is its own writer's matter."""
     confirm = f"gpudoctor run --check {check_id}"
-    if not generated:
+    if kind.startswith(_WRITTEN_BY_PODS):
         return (
             Remedy(
                 Action.RESTART_SERVICE,
@@ -32,12 +50,11 @@ def regenerate(path: str, check_id: str, *, generated: bool = True) -> tuple[Rem
         if path == REFRESHED
         else ()
     )
-    keep = (f"nvidia-ctk cdi generate --output={path}",)
     return (
         Remedy(
             Action.CHANGE_CONFIG,
             "Write the specification anew, for the driver and the GPUs that are there now.",
-            run=(*refresh, *keep),
+            run=(*refresh, _generates(path, kind)),
             confirm=confirm,
         ),
         Remedy(
@@ -52,7 +69,7 @@ def regenerate(path: str, check_id: str, *, generated: bool = True) -> tuple[Rem
     )
 
 
-def correct(path: str, *, generated: bool) -> tuple[Remedy, ...]:
+def correct(path: str, kind: str) -> tuple[Remedy, ...]:
     """A file that no engine reads."""
     edit = Remedy(
         Action.CHANGE_CONFIG,
@@ -60,7 +77,11 @@ def correct(path: str, *, generated: bool) -> tuple[Remedy, ...]:
         run=(f"cp -a {path} /root/", f"editor {path}"),
         confirm="gpudoctor run --check toolkit.cdi-specs-load",
     )
-    return (*regenerate(path, "toolkit.cdi-specs-load")[:1], edit) if generated else (edit,)
+    return (
+        (edit,)
+        if kind.startswith(_WRITTEN_BY_PODS)
+        else (*regenerate(path, "toolkit.cdi-specs-load", kind=kind)[:1], edit)
+    )
 
 
 def remove(path: str, why: str) -> Remedy:
@@ -73,25 +94,35 @@ def remove(path: str, why: str) -> Remedy:
     )
 
 
-def without_gids(path: str) -> Remedy:
+def real_folder(folder: str) -> Remedy:
+    """Engines do not look behind a folder that is a symbolic link."""
+    return Remedy(
+        Action.CHANGE_CONFIG,
+        "Put a folder in the place of the link, with the files in it, and have what writes them write there.",
+        run=(f"mv {folder} {folder}.link", f"mkdir -m 755 {folder}", f"cp -a {folder}.link/. {folder}/"),
+        confirm="gpudoctor run --check toolkit.cdi-specs-load",
+    )
+
+
+def without_gids(path: str, kind: str) -> Remedy:
     """Leave additionalGids out, which old engines do not know."""
     return Remedy(
         Action.CHANGE_CONFIG,
         "Have the specification written without additionalGids, now and by nvidia-cdi-refresh.",
         run=(
-            f"nvidia-ctk cdi generate --feature-flag no-additional-gids-for-device-nodes --output={path}",
+            f"{_generates(path, kind)} --feature-flag=no-additional-gids-for-device-nodes",
             f"echo {GIDS_VARIABLE} >> /etc/nvidia-container-toolkit/nvidia-cdi-refresh.env",
         ),
         confirm="gpudoctor run --check toolkit.cdi-specs-load",
     )
 
 
-def newer_engine(engine: str) -> Remedy:
+def newer_engine(engine: str, package: str) -> Remedy:
     """Install a release of the engine that knows the field."""
     return Remedy(
         Action.INSTALL_PACKAGE,
         f"Install a release of {engine} that knows the specification.",
-        run=(f"apt-get install --only-upgrade {engine}    # RHEL: dnf upgrade {engine}",),
+        run=(f"apt-get install --only-upgrade {package}    # RHEL: dnf upgrade {package}",),
         interrupts="containers of an engine that its package restarts",
         confirm="gpudoctor run --check toolkit.cdi-specs-load",
     )

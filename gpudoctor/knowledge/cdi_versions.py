@@ -133,10 +133,8 @@ ENGINES: dict[str, tuple[Built, ...]] = {
 }
 """By the name of the product (facts/software.py). Releases before the first row read no CDI specs, or with a library that has no tag."""
 
-DOCKER_DEFAULT_SINCE: Release = (28, 2, 0)
-"""dockerd has CDI on from here on unless features.cdi is false, before only where it is true (moby cmd/dockerd/daemon.go)."""
-CONTAINERD_DEFAULT_SINCE: Release = (2, 0, 0)
-"""containerd's enable_cdi is true from here on, before false (containerd internal/cri/config/config_unix.go)."""
+DOCKER_FOLLOWS_LINKS_SINCE: Release = (29, 2, 0)
+"""dockerd looks behind a folder that is a symbolic link from here on (moby daemon/cdi.go, RegisterCDIDriver); no library here does."""
 
 
 def library_of(engine: str, release: Release) -> Release | None:
