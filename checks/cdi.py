@@ -80,7 +80,7 @@ def _loads(file: CdiFile, specs: CdiSpecs, engines: tuple[CdiEngine, ...]) -> Ve
     if isinstance(file.spec, Malformed) and (file.of_nvidia or not kind_in(file.text)):
         place = file.spec.place.removeprefix(file.spec.where).strip()
         what = f"is skipped by every engine: {place} {file.spec.said}".replace(":  ", ": ")
-        return _skipped(file, specs, what, (file.spec.evidence,)) if file.of_nvidia else _nobodys(file, what)
+        return _skipped(file, specs, what, (file.spec.evidence,)) if file.of_nvidia else _nobodys(file, specs, what)
     if not file.of_nvidia:
         return NotApplicable(file, "it is another vendor's", file.cite("file"))
     if file.refused is not None:
@@ -121,12 +121,13 @@ def _skipped(file: CdiFile, specs: CdiSpecs, what: str, evidence: Cited) -> Verd
     )
 
 
-def _nobodys(file: CdiFile, what: str) -> Warn:
-    """A file that is cut off before it says whose it is may have been NVIDIA's."""
+def _nobodys(file: CdiFile, specs: CdiSpecs, what: str) -> Verdict:
+    """A file that is cut off before it says whose it is may have been NVIDIA's, unless another one is."""
+    said = f"{what}; whose devices it was to have is not told"
+    if any(other.loaded is not None for other in specs.of_nvidia):
+        return NotApplicable(file, said, file.cite("file"))
     away = remove(file.path, "See who wrote it, and have it written anew, or take it away.")
-    return Warn(
-        file, f"{what}; whose devices it was to have is not told", file.cite("file"), (away,), cause="does not load"
-    )
+    return Warn(file, said, file.cite("file"), (away,), cause="does not load")
 
 
 def _because(refusal: Refusal) -> str:

@@ -173,6 +173,11 @@ class _Context:
             or isinstance(gpu.driver, Unread)
         ):
             return Unknown(gpu, Why.NOT_ANSWERED, f"{nvml.via} was not answered, or not asked, about this GPU")
+        if any(device.address is None and device.error is None for device in nvml.devices):
+            # As nvidia-smi -L does: any of these may be this one.
+            return Unknown(
+                gpu, Why.NOT_ANSWERED, f"{nvml.via} does not say where on the bus the GPUs are that it lists"
+            )
         evidence = nvml.cite("count") + gpu.cite("driver") + self.around.xids(gpu.address)
         summary = f"NVML lists {nvml.count} GPUs, not this one"
         return Fail(gpu, summary, evidence, FOR_UNLISTED, Breaks.SUBJECT, cause="nvml-unlisted")

@@ -38,7 +38,7 @@ BOOTED = 1_795_960_000
 """2026-11-29, some hours before the captures."""
 NOW = datetime.datetime(2026, 11, 29, 18, 0, tzinfo=datetime.timezone.utc)
 TASKS = "/run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby"
-SPEC = "/etc/cdi/nvidia.yaml"
+SPEC, JOURNAL = "/etc/cdi/nvidia.yaml", "journal/docker.service.log"
 DAEMON = 8677
 """The PID that the hooks of Docker 26.1.5's containers name."""
 ALARMS = (Status.WARN, Status.FAIL)
@@ -66,15 +66,16 @@ class Reader:
 class RigNode(DockerNode):
     """The node of the rig without a container: Debian's Docker with the runtime `nvidia`, the toolkit and its CDI spec."""
 
+    complete: list[str]
+
     def __init__(self, reader: Reader, release: str = "26.1.5") -> None:
         super().__init__("", running=False)
         self.reader = reader
-        self.complete += ["/sys", "/dev"]
+        self.complete.extend(("/sys", "/dev"))
         self.packages = {"docker.io": f"{release}+dfsg1-1", "nvidia-container-toolkit": f"{TOOLKIT_RELEASE}-1"}
         self.text("/proc/stat", f"cpu 1\nbtime {BOOTED}\n")
         self.text("/proc/1/mountinfo", V1_MOUNTS)
         self.daemon(DAEMON, "/usr/bin/dockerd", comm="docker")
-        self.link(f"/proc/{DAEMON}/exe", "/usr/bin/dockerd")
         self.text(f"/proc/{DAEMON}/stat", f"{DAEMON} (dockerd) S 1 {DAEMON} " + "0 " * 16 + "10000 0 0\n")
         self._put_driver()
         self._put_toolkit()
@@ -91,7 +92,9 @@ class RigNode(DockerNode):
             self.function(address, place, "nvidia")
             for name, value in (("vendor", "0x10de"), ("device", "0x2330"), ("class", "0x030200")):
                 self.text(f"{place}/{name}", f"{value}\n")
-            told = f"Model: NVIDIA H100 80GB HBM3\nGPU UUID: {UUIDS[number]}\nDevice Minor: {number}\n"
+            self.text(f"{place}/numa_node", "0\n")
+            self.text(f"{place}/local_cpulist", "0-1\n")
+            told = f"Model: NVIDIA H100 80GB HBM3\nGPU UUID: {UUIDS[number]}\nVideo BIOS: 96.00.89.00.01\nDevice Minor: {number}\n"
             self.text(f"/proc/driver/nvidia/gpus/{address}/information", told)
             self.char(f"/dev/nvidia{number}", 195, number)
         for name, major, minor in (("nvidiactl", 195, 255), ("nvidia-modeset", 195, 254), ("kmsg", 1, 11)):
@@ -108,6 +111,7 @@ class RigNode(DockerNode):
         for name in (RUNTIME, HOOK, "/usr/bin/nvidia-ctk", "/usr/bin/nvidia-cdi-hook", "/usr/bin/nvidia-container-cli"):
             self.program(name)
         self.program("/sbin/ldconfig")
+        self.program("/usr/bin/runc")
         self.config(self.reader.text(TOOLKIT / release / "docker.none.cdi_etc_docker_daemon.json"))
         self.text("/etc/nvidia-container-runtime/config.toml", self.reader.text(TOOLKIT / release / "config.toml"))
         self.spec(self.reader.text(TOOLKIT / release / "cdi.yaml"))
@@ -120,6 +124,9 @@ class RigNode(DockerNode):
         for edit in edits if files else ():
             for mount in edit.get("mounts", ()):
                 self.program(mount["hostPath"])
+                folder, _, name = mount["hostPath"].rpartition("/")
+                if name.endswith(f".so.{DRIVER}"):
+                    self.link(f"{folder}/{name.removesuffix(DRIVER)}1", name)
             for hook in edit.get("hooks", ()):
                 self.program(hook["path"])
 
@@ -203,8 +210,20 @@ class Situation:
                 node.text(f"{folder}/{name}", self.text(name))
         if self.has("proc.status"):
             self._put_container(node)
-        node.logs["journal/docker.service.log"] = journal(self.reader.text(DOCKER / self.release / "dockerd.log"), self)
+        node.logs[JOURNAL] = self._journal()
         return node
+
+    def _journal(self) -> str:
+        """What the daemon logged from the making of this container to that of the next; nothing where none was made."""
+        log = self.reader.text(DOCKER / self.release / "dockerd.log")
+        if not self.container:
+            return ""
+        own, following = self.json("config.v2.json")["Created"], ""
+        for other in situations(self.release):
+            made = other.json("config.v2.json")["Created"] if other.container else ""
+            if made > own and (not following or made < following):
+                following = made
+        return journal(log, own, following)
 
     def report(self) -> Report:
         """What the doctor says."""
@@ -229,34 +248,19 @@ class Situation:
         put_listing(node, re.sub(" +", " ", self.text("ls_dev.txt")).replace(" 0 0 ", " root root "), f"{inside}/")
         group = f"/docker/{self.container}"
         node.text(f"/sys/fs/cgroup/devices{group}/devices.list", self.text("devices.list"))
-        unified = {f"/sys/fs/cgroup/unified{group}": {"effective": [], "attached": []}}
+        unified: dict[str, dict[str, list[int]]] = {f"/sys/fs/cgroup/unified{group}": {"effective": [], "attached": []}}
         node.answers["cgroup_devices"] = Answer(data={"programs": {}, "cgroups": unified}, via="bpf(2)")
         node.text(f"{TASKS}/{self.container}/config.json", self.text("oci-config.json"))
 
 
-def journal(log: str, until: Situation | None = None) -> str:
-    """A daemon's log as its unit's journal has it; up to the end of one situation."""
+def journal(log: str, first: str = "", last: str = "") -> str:
+    """A daemon's log as its unit's journal has it: all of it, or from one moment on and before another."""
     lines = []
-    last = _last(until)
     for line in log.splitlines():
-        stamp = re.match(r'time="(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)', line)
-        if stamp is not None and (not last or stamp[1] <= last):
-            lines.append(f"{stamp[1]}+0000 vm dockerd[{DAEMON}]: {line}\n")
+        stamp = re.match(r'time="(\d{4}-\d\d-\d\dT[\d:.]+Z)"', line)
+        if stamp is not None and first <= stamp[1] and (not last or stamp[1] < last):
+            lines.append(f"{stamp[1][:19]}+0000 vm dockerd[{DAEMON}]: {line}\n")
     return "".join(lines)
-
-
-def _last(situation: Situation | None) -> str:
-    """The second before the next container was made."""
-    if situation is None or not situation.container:
-        return ""
-    made = sorted(
-        other.json("config.v2.json")["Created"][:19] for other in situations(situation.release) if other.container
-    )
-    own = situation.json("config.v2.json")["Created"][:19]
-    following = next((moment for moment in made if moment > own), "")
-    if not following:
-        return ""
-    return (datetime.datetime.fromisoformat(following) - datetime.timedelta(seconds=1)).isoformat()
 
 
 def situations(*releases: str) -> Iterator[Situation]:

@@ -156,18 +156,22 @@ def test_a_broken_spec_behind_a_good_one_of_its_kind_is_a_remark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "status"),
+    ("text", "beside", "alone"),
     [
-        ("[a", Status.WARN),
-        ("cdiVersion: 0.5.0\nki", Status.WARN),
-        ("cdiVersion: 0.5.0\nkind: example.com/nic\ndevices: [", Status.SKIP),
-        ("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: [", Status.WARN),
+        ("[a", Status.SKIP, Status.WARN),
+        ("cdiVersion: 0.5.0\nki", Status.SKIP, Status.WARN),
+        ("cdiVersion: 0.5.0\nkind: example.com/nic\ndevices: [", Status.SKIP, Status.SKIP),
+        ("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: [", Status.WARN, Status.FAIL),
     ],
 )
-def test_a_broken_file_that_names_nobody_is_remarked_beside_a_good_one(text: str, status: Status) -> None:
-    result = NvidiaNode().spec(RUN, spec()).spec("/etc/cdi/other.yaml", text).judge(LOAD)
-    about = [finding for finding in result.findings if finding.subject.key == "/etc/cdi/other.yaml"]
-    assert [finding.status for finding in about] == [status], words(result)
+def test_a_broken_file_that_names_nobody_may_be_the_one_that_is_missing(
+    text: str, beside: Status, alone: Status
+) -> None:
+    path = "/etc/cdi/other.yaml"
+    for node, status in ((NvidiaNode().spec(RUN, spec()), beside), (NvidiaNode(), alone)):
+        result = node.spec(path, text).judge(LOAD)
+        about = [finding for finding in result.findings if finding.subject.key == path]
+        assert [finding.status for finding in about] == [status], words(result)
 
 
 def test_what_a_container_does_not_see_is_not_missing_on_the_node() -> None:

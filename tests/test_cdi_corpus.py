@@ -18,6 +18,8 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 CORPUS, RIG, DOCKER = SHARED / "corpus" / "container-cdi", SHARED / "rig" / "toolkit", SHARED / "rig" / "docker"
 MADE = sorted(RIG.glob("*/cdi*.yaml"))
 FLOOR = 12
+GOOD = ("cdi-spec-minimal.json", "cdi-spec-spec-example.json", "salilkadam-cdi-575.yaml")
+JUDGED = ("cdi-bad-empty.json", *GOOD)
 
 
 def parsed(path: Path, text: str | None = None) -> CdiSpec | Malformed:
@@ -38,7 +40,7 @@ def test_files_of_the_corpus_are_judged_as_their_manifest_says() -> None:
     bad = parsed(CORPUS / "cdi-bad-empty.json")
     assert isinstance(bad, Malformed)
     assert bad.said == "holds nothing"
-    for name in ("cdi-spec-minimal.json", "cdi-spec-spec-example.json", "salilkadam-cdi-575.yaml"):
+    for name in GOOD:
         good = parsed(CORPUS / name)
         assert isinstance(good, CdiSpec), good
         assert refused_by(good, NEWEST) is None

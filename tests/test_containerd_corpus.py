@@ -24,6 +24,9 @@ HEALTHY = {
 }
 """Each with the release of containerd that it is for."""
 
+WRITTEN = "*/containerd.*.toml"
+"""What nvidia-ctk left for containerd, by release."""
+
 RELEASES = {"default6": "1.6.20-1", "default21": "2.1.9-1", "dropin": "2.1.9-1", "none": "1.7.27-1", "v1": "1.6.20-1"}
 """The rig's cases with the release that their main file comes from; `none` and `v1` have no file, or one without version, before."""
 
@@ -73,7 +76,7 @@ def test_the_cdi_node_finds_its_specs(shared: Path) -> None:
 def rig_cases(shared: Path) -> dict[tuple[str, str], dict[str, str]]:
     """The trees that each release of the toolkit left: by release and case, files by path."""
     found: dict[tuple[str, str], dict[str, str]] = {}
-    for path in sorted((shared / "rig" / "toolkit").glob("*/containerd.*.toml")):
+    for path in sorted((shared / "rig" / "toolkit").glob(WRITTEN)):
         case, _, place = path.name.removeprefix("containerd.").partition("_etc_")
         place = place.replace("containerd_conf.d_", "containerd/conf.d/").replace("containerd_", "containerd/")
         found.setdefault((path.parent.name, case), {})[f"/etc/{place}"] = path.read_text()

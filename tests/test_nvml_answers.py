@@ -72,6 +72,19 @@ def test_an_answer_that_does_not_add_up_is_not_a_pass(change: Callable[[dict[str
     assert all(finding.why is not Why.CRASHED for finding in report.result(CHECK).findings)
 
 
+def test_a_list_without_places_on_the_bus_accuses_no_gpu(tmp_path: Path) -> None:
+    """nvidia-smi -L names each GPU and its UUID, and no address."""
+
+    def change(answer: dict[str, Any]) -> None:
+        for device in _devices(answer):
+            del device["pci_bus_id"]
+
+    result = with_answer(tmp_path, change).result(CHECK)
+    assert result.status is Status.UNKNOWN
+    assert {finding.status for finding in result.findings} == {Status.UNKNOWN}
+    assert "does not say where on the bus" in result.findings[0].summary
+
+
 def test_of_two_entries_for_one_gpu_the_one_with_an_error_counts(tmp_path: Path) -> None:
     def change(answer: dict[str, Any]) -> None:
         _devices(answer).append({**_devices(answer)[3], "error": {"code": 15}})

@@ -1,6 +1,7 @@
 """What `gpudoctor trace` takes a target for: every form, names that fit nothing, and names that fit several."""
 
 import json
+import re
 
 import pytest
 
@@ -157,6 +158,28 @@ def test_target_that_fits_nothing_says_what_was_searched(word: str, words: tuple
     with pytest.raises(ConfigError) as refused:
         TraceNode().trace(word)
     assert all(part in str(refused.value) for part in words), refused.value
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"ExitCode": 127, "Error": "no such\nfile"}, "its last start failed with exit code 127: no such file"),
+        ({"ExitCode": 1, "Error": ""}, "it does not run (exit code 1)"),
+        ({"Running": True, "Error": "of old"}, "none of 1 running containers"),
+        (None, "none of 1 running containers"),
+        ("odd", "none of 1 running containers"),
+    ],
+)
+def test_container_that_docker_keeps_and_that_does_not_run_says_why(state: object, words: str) -> None:
+    node = TraceNode()
+    node.build()
+    kept = {"Name": "/late", "State": state, "Config": {"Image": "late:1"}}
+    node.text(f"/var/lib/docker/containers/{OTHER}/config.v2.json", json.dumps(kept))
+    for word in ("docker:late", f"container:{OTHER[:12]}"):
+        with pytest.raises(ConfigError, match=re.escape(words)):
+            node.trace(word, built=True)
+    with pytest.raises(ConfigError, match="none of 1 running containers"):
+        node.trace(f"docker:{OTHER[:3]}", built=True)
 
 
 def test_several_that_fit_are_listed() -> None:

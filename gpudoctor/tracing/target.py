@@ -13,6 +13,7 @@ from gpudoctor.facts.processes import Process, Processes
 from gpudoctor.facts.raw import decimal
 from gpudoctor.facts.workload import Pod, Workload
 from gpudoctor.facts.workloads import Workloads
+from gpudoctor.tracing.stopped import why_stopped
 from gpudoctor.verdicts import Evidence, Unread
 
 FORMS = (
@@ -66,7 +67,7 @@ def find(target: Target, desk: Desk) -> tuple[Workload, ...] | Unread:
         case "slurm":
             return _job(target, workloads)
         case _:
-            return (_container(target, workloads),)
+            return (_container(target, workloads, desk),)
 
 
 # processes ----------------------------------------------------------------------------------------------------------
@@ -105,13 +106,15 @@ def _alone(process: Process, processes: Processes) -> Workload:
 # containers ---------------------------------------------------------------------------------------------------------
 
 
-def _container(target: Target, workloads: Workloads) -> Workload:
+def _container(target: Target, workloads: Workloads, desk: Desk) -> Workload:
     """By name, else by the whole id or its beginning. dockerd's containers are containerd's, too."""
     engine = ENGINES[target.kind]
     own = [one for one in workloads.containers if not engine or one.engine == engine]
     others = [one for one in workloads.containers if engine == "containerd" and one.engine == "docker"]
     fits = _named(target.name, own) or _by_id(target.name, own) or _by_id(target.name, others)
     if not fits:
+        if engine in ("", "docker") and (stopped := why_stopped(desk, target.name, SHORTEST_ID)):
+            raise ConfigError(f"{target.word}: {stopped}")
         searched = f"none of {len(own)} running containers{f' of {engine}' if engine else ''} has that name or id here"
         unnamed = sum(not one.name for one in own)
         searched += f", but of {unnamed} only the id is known" if unnamed else ""
