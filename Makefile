@@ -47,7 +47,7 @@ ifeq ($(strip $(ARGS)),)
 endif
 
 test: $(DEV_READY) ## run the tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 lint: $(DEV_READY) ## check format, style, types and import walls
 	$(BIN)/ruff format --check .

@@ -33,6 +33,7 @@ JSON_RUN = Case("run --format json", ("run", "--node", str(NODE), "--format", "j
 CASES = (
     JSON_RUN,
     Case("run --format terminal", ("run", "--node", str(NODE), "--format", "terminal"), 6.0),
+    Case("compat --format json", ("compat", "--node", str(NODE), "--format", "json"), 2.5),
     Case("--version", ("--version",), None),
 )
 

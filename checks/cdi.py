@@ -77,12 +77,12 @@ def weighed(verdict: Verdict, engines: Reading[CdiEngines]) -> Verdict:
 def _loads(file: CdiFile, specs: CdiSpecs, engines: tuple[CdiEngine, ...]) -> Verdict:
     if isinstance(file.spec, Unread):
         return file.spec.about(file)
-    if isinstance(file.spec, Malformed) and (file.of_nvidia or not kind_in(file.text)):
+    if not file.of_nvidia and not (isinstance(file.spec, Malformed) and not kind_in(file.text)):
+        return NotApplicable(file, "it is another vendor's", file.cite("file"))
+    if isinstance(file.spec, Malformed):
         place = file.spec.place.removeprefix(file.spec.where).strip()
         what = f"is skipped by every engine: {place} {file.spec.said}".replace(":  ", ": ")
         return _skipped(file, specs, what, (file.spec.evidence,)) if file.of_nvidia else _nobodys(file, specs, what)
-    if not file.of_nvidia:
-        return NotApplicable(file, "it is another vendor's", file.cite("file"))
     if file.refused is not None:
         return _skipped(file, specs, f"is skipped by every engine: {_because(file.refused)}", _seen(file, file.refused))
     if file.conflicts:

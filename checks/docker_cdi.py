@@ -2,7 +2,7 @@
 
 from gpudoctor.chain import Link
 from gpudoctor.checks.docker import of_each
-from gpudoctor.facts.cdi_requests import UNRESOLVABLE
+from gpudoctor.facts.cdi_requests import NO_DRIVER, UNRESOLVABLE
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.docker import Docker, Dockers
 from gpudoctor.facts.docker_answer import Told
@@ -10,7 +10,7 @@ from gpudoctor.facts.docker_places import is_rootless
 from gpudoctor.facts.docker_rules import Refused
 from gpudoctor.facts.gpu_specs import GPU, GpuSpecs
 from gpudoctor.facts.start_failures import StartFailure, StartFailures
-from gpudoctor.knowledge.docker_remedies import GENERATE_SPEC, REFRESH_SPEC
+from gpudoctor.knowledge.docker_remedies import BY_GPUS, GENERATE_SPEC, REFRESH_SPEC, restart, switch_on_cdi
 from gpudoctor.registry import check
 from gpudoctor.verdicts import Action, Breaks, Fail, NotApplicable, Pass, Remedy, Unread, Verdict, Verdicts, Warn
 
@@ -25,48 +25,58 @@ def docker_cdi(dockers: Dockers, starts: Reading[StartFailures]) -> Verdicts:
     """With CDI on, `--device nvidia.com/gpu=all` needs a spec that names NVIDIA's GPUs; without the hook `--gpus` needs it as well.
 
     Docker knows CDI since 25.0, where `features.cdi` of daemon.json switches it on; since 28.2 it is on unless that is false. Looks for
-    NVIDIA's specs in the folders that this dockerd searches (`cdi-spec-dirs`, else /etc/cdi and /var/run/cdi), no deeper than their kind,
-    and for a rootless one at whether it may read them. With the toolkit's hook or an nvidia runtime, and CDI on only by default, no spec is
-    missed; with features.cdi as well, its lack is a remark. Either is a fault once the journal tells of a container that did not start for
-    want of it. A container that asks a Docker with CDI off for a device gets: could not select device driver "cdi" with
-    capabilities: [[]]. Since 29.3 "failed to discover GPU vendor from CDI" and "AMD CDI spec not found" are --gpus of a dockerd that found
-    no program of the toolkit when it started: another check's matter.
-    An unresolvable device of a spec that is there is another matter: that spec is stale, or malformed.
+    NVIDIA's specs in the folders that this dockerd searches (`cdi-spec-dirs`, else /etc/cdi and /var/run/cdi), no deeper than their
+    kind, and for a rootless one at whether it may read them. With the toolkit's hook or an nvidia runtime, and CDI on only by default,
+    no spec is missed; with features.cdi as well, its lack is a remark. Either is a fault once the journal tells of a container that did
+    not start for want of it. A container that asks a Docker with CDI off for a device gets: could not select device driver "cdi" with
+    capabilities: [[]]; where its journal tells so, it is remarked. Since 29.3 "failed to discover GPU vendor from CDI" and "AMD CDI
+    spec not found" are --gpus of a dockerd that found no program of the toolkit when it started: another check's matter. An
+    unresolvable device of a spec that is there is another matter: that spec is stale, or malformed.
     """
-    told = (
-        ()
-        if isinstance(starts, Unread)
-        else tuple(
-            one for one in starts.of("docker", UNRESOLVABLE) if one.detail.startswith(f"{GPU}=") or not one.detail
-        )
-    )
-    yield from of_each(
-        dockers, lambda one: iter([_cdi(one, tuple(failure for failure in told if failure.subject == one.subject))])
+    yield from of_each(dockers, lambda one: iter([_cdi(one, starts)]))
+
+
+def _told(one: Docker, starts: Reading[StartFailures], error: str) -> tuple[StartFailure, ...]:
+    """The failures of one kind in this dockerd's journal that are about GPUs."""
+    found = () if isinstance(starts, Unread) else starts.of("docker", error)
+    return tuple(
+        failure
+        for failure in found
+        if failure.subject == one.subject and (failure.detail.startswith(f"{GPU}=") or not failure.detail)
     )
 
 
-def _cdi(one: Docker, told: tuple[StartFailure, ...]) -> Verdict:
+def _cdi(one: Docker, starts: Reading[StartFailures]) -> Verdict:
     if isinstance(one.settings, Unread | Refused):
         said = f"{one.path} is refused"
         return (
             one.settings.about(one) if isinstance(one.settings, Unread) else NotApplicable(one, said, one.cite("file"))
         )
-    others = bool(one.nvidia) or one.toolkit.hook.found
-    if one.cdi is None:
-        return NotApplicable(one, f"{_version(one)} knows no CDI", one.cite("file"))
+    if one.cdi in (None, False):
+        asked = _told(one, starts, NO_DRIVER)
+        return _asked_in_vain(one, asked) if asked else NotApplicable(one, _off(one), one.evidence)
     if one.kubelet and not one.nvidia and one.asked_for_cdi is None:
         return NotApplicable(
             one, "nothing in its configuration concerns GPUs, and the kubelet runs beside it", one.evidence
         )
-    if one.cdi is False:
-        return NotApplicable(one, _off(one), one.evidence)
     if one.specs is None or isinstance(one.cdi, Unread):
         return one.cdi.about(one) if isinstance(one.cdi, Unread) else NotApplicable(one, "CDI is off", one.evidence)
     if one.specs.of(GPU):
         return _with_specs(one, one.specs)
     if one.specs.unread is not None:
         return one.specs.unread.about(one)
-    return _without_specs(one, one.specs, told, others=others)
+    return _without_specs(
+        one, one.specs, _told(one, starts, UNRESOLVABLE), others=bool(one.nvidia) or one.toolkit.hook.found
+    )
+
+
+def _asked_in_vain(one: Docker, told: tuple[StartFailure, ...]) -> Warn:
+    """It may be that container's mistake: --gpus needs no CDI."""
+    knows = f"{_version(one)} knows no CDI" if one.cdi is None else "CDI is off in Docker"
+    summary = f'a container asked for a CDI device, and {knows}: could not select device driver "cdi"'
+    evidence = (*told[0].cite("line"), *one.evidence)
+    fixes = (BY_GPUS,) if one.cdi is None else (switch_on_cdi(one), restart(one), BY_GPUS)
+    return Warn(one, summary, evidence, fixes, cause="cdi-off")
 
 
 def _version(one: Docker) -> str:
@@ -74,6 +84,8 @@ def _version(one: Docker) -> str:
 
 
 def _off(one: Docker) -> str:
+    if one.cdi is None:
+        return f"{_version(one)} knows no CDI"
     how = (
         "features.cdi is false"
         if one.asked_for_cdi is False

@@ -53,7 +53,7 @@ from gpudoctor.verdicts import (
     link=Link.KERNEL_MODULE,
     over=PciGpus,
     needs={Link.PCIE},
-    explained_by=("kernel-module.flavour-fits",),
+    explained_by=("kernel-module.flavour-fits", "kernel-module.branch-drives-gpus"),
     essential=True,
     title="The nvidia driver holds every GPU",
 )
@@ -89,6 +89,7 @@ def gpu_bound(
                 _against(gpu.driver, gpu),
                 Breaks.SUBJECT,
                 cause=f"held-by-{gpu.driver}",
+                own_fault=True,
             )
 
 
@@ -103,7 +104,15 @@ class _Reason(Struct, frozen=True):
 
 def _unbound(gpu: PciGpu, why: _Reason, changes: KernelChanges) -> Verdict:
     evidence = why.evidence + gpu.cite("driver") + (changes.lines if why.cause in MADE_BY_CHANGES else ())
-    return Fail(gpu, f"held by no driver{why.words}", evidence, why.remedies, Breaks.SUBJECT, cause=why.cause)
+    return Fail(
+        gpu,
+        f"held by no driver{why.words}",
+        evidence,
+        why.remedies,
+        Breaks.SUBJECT,
+        cause=why.cause,
+        own_fault=why.cause in (*MADE_BY_CHANGES, "module-blacklisted") or why.cause.startswith("reserved-for-"),
+    )
 
 
 def _reserved(gpu: PciGpu, passthrough: PassthroughTraces) -> _Reason | None:
@@ -165,9 +174,11 @@ def _not_loaded(gpu: PciGpu, module: NvidiaModule, file: Reading[ModuleFile], tr
     refusal = trace.refusal(gpu.address) if trace.refused_all else None
     if refusal:
         words = f": the nvidia module could not take it: {refusal.words}"
-        return _Reason(
-            "probe-failed", words, refusal.evidence + loaded, (read_the_log("kernel-module.gpu-bound"), LOAD, REBOOT)
-        )
+        return _Reason("probe-failed", words, refusal.evidence + loaded, _after(refusal.words, LOAD, REBOOT))
+    if trace.found_none:
+        words = ": the nvidia module found no GPU that it drives, and left"
+        log = read_the_log("kernel-module.gpu-bound")
+        return _Reason("no-gpu-found", words, trace.found_none + loaded, (log, LOAD, REBOOT))
     return _Reason("module-not-loaded", ": the nvidia module is not loaded", loaded, (LOAD, INSTALL, REBOOT))
 
 
@@ -187,7 +198,19 @@ def _refused(gpu: PciGpu, module: NvidiaModule, trace: ModuleTrace) -> _Reason:
     refusal = trace.refusal(gpu.address)
     words = " although the nvidia module is loaded" + (f": {refusal.words}" if refusal else "")
     evidence = (refusal.evidence if refusal else trace.about(gpu.address)) + module.cite("loaded")
-    return _Reason("unbound", words, evidence, (bind(gpu.address), REBOOT))
+    remedies = _after(refusal.words, REBOOT) if refusal and _by_nature(refusal.words) else (bind(gpu.address), REBOOT)
+    return _Reason("unbound", words, evidence, remedies)
+
+
+def _by_nature(words: str) -> bool:
+    """Whether this release would refuse the GPU each time (nv-pci.c, nv_pci_probe; osapi.c, rm_is_supported_device)."""
+    return "ignoring the legacy GPU" in words or "driver release" in words
+
+
+def _after(words: str, *again: Remedy) -> tuple[Remedy, ...]:
+    """Read the log first; to try again helps only where the driver may take the GPU then."""
+    log = read_the_log("kernel-module.gpu-bound")
+    return (log,) if _by_nature(words) else (log, *again)
 
 
 def _against(rival: str, gpu: PciGpu) -> tuple[Remedy, ...]:
@@ -200,6 +223,7 @@ def _against(rival: str, gpu: PciGpu) -> tuple[Remedy, ...]:
     "kernel-module.flavour-fits",
     link=Link.KERNEL_MODULE,
     over=PciGpus,
+    explained_by=("kernel-module.branch-drives-gpus",),
     title="The module's flavour fits every GPU",
 )
 def flavour_fits(gpus: PciGpus, module: NvidiaModule) -> Verdicts:

@@ -4,9 +4,10 @@ from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.installation import Installation
+from gpudoctor.facts.library_files import LibraryFile
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.nvml_device import NvmlDevice
-from gpudoctor.facts.nvml_library import NvmlLibraries, NvmlLibrary
+from gpudoctor.facts.nvml_library import NvmlLibraries
 from gpudoctor.facts.nvml_surroundings import NvmlSurroundings
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.platform import PlatformGpu
@@ -124,7 +125,7 @@ def _some(
     return Pass(NODE, f"the library is {found.version or found.path}", libraries.evidence)
 
 
-def _stub(named: NvmlLibrary, loaded: Cited, nvml: Reading[Nvml]) -> Verdict:
+def _stub(named: LibraryFile, loaded: Cited, nvml: Reading[Nvml]) -> Verdict:
     """Where NVML answers, whoever asked got another library: then it is a trap for others only."""
     summary = f"{named.path} leads to CUDA's stub, not to the driver's library"
     remedies, evidence = confirming(FOR_STUB, LIBRARY), (named.evidence, *loaded)
@@ -133,7 +134,7 @@ def _stub(named: NvmlLibrary, loaded: Cited, nvml: Reading[Nvml]) -> Verdict:
     return Fail(NODE, summary, evidence, remedies, Breaks.NODE, cause="library-is-stub")
 
 
-def _another(found: NvmlLibrary, of_module: str, nvml: Reading[Nvml]) -> Verdict:
+def _another(found: LibraryFile, of_module: str, nvml: Reading[Nvml]) -> Verdict:
     """A library of another version than the module: NVML's own word decides, and other checks speak of it."""
     said = f"the library is {found.version}, the loaded module {of_module}"
     if isinstance(nvml, Unread) or nvml.init is None:

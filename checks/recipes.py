@@ -201,7 +201,7 @@ def _warn(one: GpuWorkload, demands: Demands, first: tuple[Requirement, Judged],
         words = f"{requirement.variable} holds {condition[:60]!r}, which libnvidia-container cannot read"
         steps = (remedies.spell_requirement(),)
     else:
-        words = f"its image requires {condition}, and driver {here.driver} offers CUDA {here.cuda}"
+        words = f"{_wants(requirement, condition)}, and driver {here.driver} offers CUDA {here.cuda}"
         if not condition.startswith("cuda"):
             words = f"its image requires {condition}, which driver {here.driver} with CUDA {here.cuda} does not meet"
         steps = remedies.for_requirement(condition, here.cuda)
@@ -211,6 +211,13 @@ def _warn(one: GpuWorkload, demands: Demands, first: tuple[Requirement, Judged],
         summary += f"; {_LIFTS} lifts nothing, {MISSPELT[_LIFTS]} is the name"
         evidence = (*evidence, demands.stated(_LIFTS))
     return Warn(one, summary, evidence, steps, cause=f"requires {condition[:60]}", references=(remedies.REQUIREMENTS,))
+
+
+def _wants(requirement: Requirement, condition: str) -> str:
+    """An image that states nothing still says by a variable which CUDA it holds."""
+    if requirement.derived:
+        return f"its image is made for CUDA {condition.removeprefix('cuda>=')} ({requirement.variable})"
+    return f"its image requires {condition}"
 
 
 # capabilities -------------------------------------------------------------------------------------------------------

@@ -1,13 +1,16 @@
 """Container toolkit and startup: what the engines' journals tell of containers that did not start for their GPU."""
 
+from collections.abc import Iterator
+
 from gpudoctor.chain import Link
+from gpudoctor.checks.toolkit_programs import PROGRAMS, TOOLKIT
 from gpudoctor.facts.boot import in_words
-from gpudoctor.facts.cdi_requests import UNRESOLVABLE
+from gpudoctor.facts.cdi_requests import NO_DRIVER, UNRESOLVABLE
 from gpudoctor.facts.cdi_specs import CdiSpecs
 from gpudoctor.facts.daemons import Daemon, Daemons, Program, changed
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.device_nodes import CommonNodes
-from gpudoctor.facts.docker import Docker, Dockers
+from gpudoctor.facts.docker import Dockers
 from gpudoctor.facts.docker_rules import Refused
 from gpudoctor.facts.raw import Entry
 from gpudoctor.facts.start_failures import ENGINES, EngineJournal, StartFailure, StartFailures
@@ -52,13 +55,6 @@ ORDER = (
 )
 
 
-CDI_ON = Remedy(
-    Action.CHANGE_CONFIG,
-    "Switch CDI on in Docker, which knows it since 25.0, or start the container with --gpus.",
-    run=("nvidia-ctk runtime configure --runtime=docker --cdi.enabled", "systemctl restart docker"),
-    interrupts="Docker's containers, unless live-restore is on",
-    confirm="docker run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi -L",
-)
 RACE = 600.0
 """Seconds by which a specification of the same boot may come behind its engine; times of files and lines differ by less than two."""
 
@@ -73,17 +69,24 @@ RACE = 600.0
         "toolkit.containerd-config",
         "toolkit.containerd-runtime",
         "toolkit.crio-runtime",
+        PROGRAMS,
+        "toolkit.cdi-specs-current",
     ),
     title="No container failed to start for its GPU",
 )
 def containers_start(starts: StartFailures, specs: Reading[CdiSpecs]) -> Verdicts:
     """A container that asks for a GPU and cannot have it does not start, and its engine's journal holds the toolkit's own sentence.
 
-    Reads the journals of the engines that run, and the kubelet's, of this boot. What a container asked for in vain (a GPU that left,
-    a CUDA version, a word that does not exist) is remarked, it may be that container's mistake alone; what the node could not give is a
-    fail. A failure after which the same engine started a container with a GPU is over. A CDI device that was not found is told here only
-    where NVIDIA has no specification at all, else by toolkit.cdi-devices-found. Lines about images, networks and full file systems are
-    not about the GPU.
+    Reads the journals of the engines that run, the kubelet's and that of podman.service, of this boot, and what dockerd keeps of containers
+    whose last start failed: one that lacked a file is in no journal. Of these count those that were made or ran since the boot, and those
+    that dockerd starts again by itself. What a container asked for in vain (a GPU that left, a CUDA version, a word that does not exist)
+    is remarked, it may be that container's mistake alone; what the node could not give is a fail. A failure is over after which the same
+    engine started a container that has its GPU by the toolkit or by CDI; one that is privileged or was given nodes by hand shows nothing.
+    A CDI device that was not found is told here only where NVIDIA has no specification at all, else by toolkit.cdi-devices-found. Lines
+    about images and networks are not about the GPU, nor is a file system that was full for others; where it was full for a program of
+    NVIDIA's, the container did not get its GPU, and that is told. What bears on a failure is read beside it: the kernel's log for a GPU
+    that held the driver up, or for an ldconfig that was killed for want of memory (where it cannot be read it is not known whose fault
+    that was), the GPUs that there are, and the installed programs.
     """
     for engine, journal in starts.journals.items():
         subject = Subject(SubjectKind.SERVICE, engine)
@@ -98,6 +101,8 @@ def containers_start(starts: StartFailures, specs: Reading[CdiSpecs]) -> Verdict
             yield NotApplicable(
                 subject, "a CDI device was not found: toolkit.cdi-devices-found", journal.cite("journal")
             )
+        elif journal.unread is not None:
+            yield journal.unread.about(subject)
         else:
             yield Pass(subject, _none(journal), journal.cite("journal"))
     if not starts.journals:
@@ -119,14 +124,30 @@ def _failed(failure: StartFailure, specs: Reading[CdiSpecs]) -> Verdict:
     # A recording that holds a journal and no specifications has the journal's word only.
     if failure.error.name == UNRESOLVABLE and unseen is not None and unseen.why is not Why.NOT_RECORDED:
         return unseen.about(failure)
+    if failure.unsettled is not None:
+        return failure.unsettled.about(failure)
     times = f" ({failure.count} times)" if failure.count > 1 else ""
-    summary = f"a container did not start: {failure.meaning}{times}"
-    error, evidence = failure.error, failure.cite("line")
+    summary = f"{failure.who} did not start: {failure.meaning}{times}"
+    error, evidence, subject = failure.error, failure.evidence, failure.subject
     if error.whose is Whose.WORKLOAD:
-        return Warn(failure, summary, evidence, error.remedies, cause=error.name, references=error.references)
+        return Warn(subject, summary, evidence, error.remedies, cause=error.name, references=error.references)
+    subject = Subject(subject.kind, subject.key, stands_on=tuple(_grounds(failure, specs)))
     return Fail(
-        failure, summary, evidence, error.remedies, Breaks.NOTHING, cause=error.name, references=error.references
+        subject, summary, evidence, error.remedies, Breaks.NOTHING, cause=error.name, references=error.references
     )
+
+
+def _grounds(failure: StartFailure, specs: Reading[CdiSpecs]) -> Iterator[Subject]:
+    """What another check speaks of that failed here: the toolkit that lacks a program, the specifications that name a file."""
+    if failure.error.name == "program-gone":
+        yield TOOLKIT
+    elif failure.error.name == "stale-mount" and isinstance(specs, CdiSpecs):
+        for file in specs.of_nvidia:
+            spec = file.loaded
+            if spec is not None and any(
+                failure.detail in (mount.host_path, mount.container_path) for mount in spec.mounts
+            ):
+                yield file.subject
 
 
 @check(
@@ -156,11 +177,12 @@ def engine_after_driver(
         for failure in failures:
             if failure.error.whose is Whose.ORDER or _is_there_now(failure, specs):
                 judged = True
-                if starts.unseen is not None:
+                if _cdi_off(failure, dockers):
+                    yield NotApplicable(failure, "Docker has CDI off: toolkit.docker-cdi", failure.cite("line"))
+                elif starts.unseen is not None:
                     yield starts.unseen.about(failure)
                 else:
-                    off = _cdi_off(failure, dockers)
-                    yield _not_asked_for(failure, off) if off is not None else _too_early(failure, nodes, specs)
+                    yield _too_early(failure, nodes, specs)
     running = () if isinstance(daemons, Unread) else daemons.of(Program.DOCKERD, Program.CONTAINERD, Program.CRIO)
     for daemon in () if judged else running:
         judged = True
@@ -169,19 +191,11 @@ def engine_after_driver(
         yield daemons.about(NODE) if isinstance(daemons, Unread) else NotApplicable(NODE, "no container engine runs")
 
 
-def _cdi_off(failure: StartFailure, dockers: Reading[Dockers]) -> Docker | None:
-    """The dockerd that has CDI off: only then is there no driver of that name (moby daemon/cdi.go, RegisterCDIDriver)."""
-    if failure.error.name != "cdi-not-ready" or isinstance(dockers, Unread):
-        return None
-    off = (
-        one for one in dockers.dockers if one.cdi in (None, False) and not isinstance(one.settings, Unread | Refused)
-    )
-    return next(off, None)
-
-
-def _not_asked_for(failure: StartFailure, docker: Docker) -> Verdict:
-    summary = "a container asked for a CDI device, and Docker has CDI off (features.cdi)"
-    return Warn(failure, summary, (*failure.cite("line"), *docker.evidence), (CDI_ON,), cause="cdi-off")
+def _cdi_off(failure: StartFailure, dockers: Reading[Dockers]) -> bool:
+    """Whether a dockerd has CDI off: only then is there no driver of that name (moby daemon/cdi.go, RegisterCDIDriver)."""
+    if failure.error.name != NO_DRIVER or isinstance(dockers, Unread):
+        return False
+    return any(one.cdi in (None, False) and not isinstance(one.settings, Unread | Refused) for one in dockers.dockers)
 
 
 def _is_there_now(failure: StartFailure, specs: Reading[CdiSpecs]) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Set
 from msgspec.structs import replace
 
 from gpudoctor.chain import Link
+from gpudoctor.checks.image_libraries import judge_image
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import DriverGpus, NvidiaModule
 from gpudoctor.facts.gpu_holders import GpuHolder
@@ -19,6 +20,7 @@ from gpudoctor.facts.tasks import Tasks
 from gpudoctor.facts.toolkit_config import ToolkitConfig
 from gpudoctor.facts.workload_access import WorkloadAccess, by_importance, is_selective
 from gpudoctor.facts.workload_devices import Devices
+from gpudoctor.facts.workload_libraries import ImageLibraries
 from gpudoctor.facts.workload_nodes import NodeFault, NodesInside, NodeTrouble, WorkloadNodes
 from gpudoctor.facts.workload_requests import asked_gpus, by_nodes_only, meant
 from gpudoctor.knowledge import workload_remedies as remedies
@@ -233,17 +235,23 @@ _FOR_NODES = {
     needs={Link.DRIVER_CUDA},
     title="Every workload has the loaded driver's libraries",
 )
-def library_version(workloads: GpuWorkloads, module: NvidiaModule) -> Verdicts:
+def library_version(workloads: GpuWorkloads, module: NvidiaModule, images: Reading[ImageLibraries]) -> Verdicts:
     """A container keeps the driver's libraries that it was started with; after a driver update they no longer fit the loaded module.
 
     Then everything that starts in it says "Driver/library version mismatch" (NVML 18) or CUDA error 803 or 804, while the node itself is
     well. The toolkit mounts the libraries one by one, and their names end in the version: they are read from the workload's mounts and
-    held against /proc/driver/nvidia/version. What an image brings along, and folders mounted as a whole, are not looked into here. If
-    libraries and module of the node differ themselves, that is driver-cuda.nvml-answers, and every container follows from it.
+    held against /proc/driver/nvidia/version. Of what an image brings along only that is looked into which its LD_LIBRARY_PATH puts first:
+    a stub, or a package for forward compatibility, which must be newer than the driver and does not work on GPUs that are not made for data
+    centers; folders mounted as a whole are not looked into here. If libraries and module of the node differ themselves, that is
+    driver-cuda.nvml-answers, and every container follows from it.
     """
     for one in workloads:
         devices = one.devices
-        if isinstance(devices, Unread):
+        image = None if isinstance(images, Unread) else images.by_key.get(one.workload.key)
+        ahead = judge_image(one, image, module, LIBRARIES) if image is not None else None
+        if ahead is not None:
+            yield ahead
+        elif isinstance(devices, Unread):
             yield devices.about(one)
         elif isinstance(devices, Absent):
             yield NotApplicable(one, f"{one.workload.title} has no /dev, or has ended", (devices.evidence,))

@@ -7,7 +7,6 @@ from typing import TextIO
 from gpudoctor.cli_parser import parse
 from gpudoctor.config import ConfigError
 from gpudoctor.exits import ExitCode
-from gpudoctor.registry import RegistryError
 from gpudoctor.sources.errors import SourceError
 
 
@@ -19,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = commands.COMMANDS[options.command](options)
         sys.stdout.flush()
-    except (ConfigError, SourceError, RegistryError) as error:
+    except (ConfigError, SourceError) as error:
         return _complain(str(error))
     except BrokenPipeError:
         return _reader_has_gone()
@@ -29,6 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(f"cannot go on: {error.filename or 'writing the report'}: {error.strerror or error}", error)
     # Whatever else happens is our own bug; it must look neither like a broken nor like a healthy GPU.
     except Exception as error:
+        from gpudoctor.registry import RegistryError
+
+        if isinstance(error, RegistryError):
+            return _complain(str(error))
         said = f"gpudoctor itself failed: {type(error).__name__}: {error} (please report it; GPUDOCTOR_DEBUG=1 shows where)"
         return _complain(said, error)
     return int(status)

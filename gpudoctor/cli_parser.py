@@ -178,8 +178,41 @@ def _trace(parser: argparse.ArgumentParser) -> None:
     _look_options(parser)
 
 
+def _compat(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--driver", metavar="VERSION", help="judge this driver (580.178.04) or branch (580) instead of the node's"
+    )
+    parser.add_argument(
+        "--gpu",
+        metavar="NAME|sm_NN",
+        action="append",
+        default=[],
+        help="judge this GPU instead of the node's; repeatable",
+    )
+    parser.add_argument("--cuda", metavar="VERSION", action="append", default=[], help="a CUDA version; repeatable")
+    parser.add_argument(
+        "--image",
+        metavar="REQUIREMENTS",
+        action="append",
+        default=[],
+        help="what an image demands: the value of its NVIDIA_REQUIRE_CUDA, or NVIDIA_REQUIRE_X=... words; repeatable",
+    )
+    parser.add_argument(
+        "--framework",
+        metavar="NAME[==VERSION]",
+        action="append",
+        default=[],
+        help="pytorch, tensorflow, jax or vllm, as torch==2.9.1+cu128; repeatable",
+    )
+    _source_options(parser)
+    parser.add_argument("--format", choices=LISTING_FORMATS, default="terminal", help="what stdout shows")
+    _look_options(parser)
+
+
 def _schema(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--of", choices=("report", "trace"), default="report", help="of which output (default report)")
+    parser.add_argument(
+        "--of", choices=("report", "trace", "compat"), default="report", help="of which output (default report)"
+    )
     parser.add_argument("--format", choices=("json",), default="json")
 
 
@@ -190,6 +223,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "checks": ("list the checks", _checks),
     "explain": ("what a check asks, why, and what it is confused with", _explain),
     "trace": ("why one container, pod, job or process can or cannot use its GPU", _trace),
-    "schema": ("the JSON Schema of the report, or of a trace", _schema),
+    "compat": ("which CUDA versions, images and frameworks run on this driver and its GPUs, or on others", _compat),
+    "schema": ("the JSON Schema of the report, of a trace, or of compat", _schema),
 }
 """Each command's purpose and what adds its options."""

@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING
 from gpudoctor.config import Config, ConfigError, from_json, nearest
 from gpudoctor.exits import ExitCode
 from gpudoctor.facts.raw import Raw
-from gpudoctor.registry import Check, Registry, built_in
-from gpudoctor.report import Report
-from gpudoctor.run import Selection, run
 from gpudoctor.sources.errors import SourceError
 
 if TYPE_CHECKING:
     from gpudoctor.explaining import Explanation
+    from gpudoctor.registry import Check
+    from gpudoctor.report import Report
 
 
 def run_command(options: argparse.Namespace) -> int:
     """`gpudoctor run`."""
+    from gpudoctor.registry import built_in
+    from gpudoctor.run import Selection, run
+
     registry = built_in()
     outputs = [_output(word) for word in options.output]
-    raw, config, now = _source(options, registry)
+    raw, config, now = _source(options, registry.ids)
     selection = Selection(tuple(options.link), tuple(options.check), tuple(options.skip))
     durations: dict[str, float] = {}
     report = run(raw, config, registry, selection, now, durations)
@@ -54,7 +56,11 @@ def render_command(options: argparse.Namespace) -> int:
 
 def record_command(options: argparse.Namespace) -> int:
     """`gpudoctor record`."""
+    from gpudoctor.facts.cuda_toolkits import CudaToolkits
+    from gpudoctor.facts.desk import Desk
     from gpudoctor.probes.deadline import Deadline
+    from gpudoctor.registry import built_in
+    from gpudoctor.run import Selection, run
     from gpudoctor.sources.config_files import load_config
     from gpudoctor.sources.live import Live
     from gpudoctor.sources.recorder import Recorder
@@ -68,6 +74,8 @@ def record_command(options: argparse.Namespace) -> int:
     config = load_config(options.root, registry.ids, options.config)
     recorder = Recorder(Live(Deadline(options.deadline), options.root))
     report = run(recorder, config, registry, Selection(), recorder.recorded_at)
+    # No check asks for toolkits; `gpudoctor compat` does, of a recording as well.
+    Desk(recorder, config).get(CudaToolkits)
     members = recorder.members(config)
     if not options.raw:
         from gpudoctor.sources.redaction import redact, site_salt
@@ -84,6 +92,9 @@ def record_command(options: argparse.Namespace) -> int:
 
 def checks_command(options: argparse.Namespace) -> int:
     """`gpudoctor checks`."""
+    from gpudoctor.registry import built_in
+    from gpudoctor.run import Selection
+
     registry = built_in()
     wanted = Selection(links=tuple(options.link)).wanted(registry)
     chosen = [check for check in registry if check.id in wanted]
@@ -104,6 +115,8 @@ def explain_command(options: argparse.Namespace) -> int:
     code = explain_code(options.id)
     if code is not None:
         return _explain_code(code, options)
+    from gpudoctor.registry import built_in
+
     registry = built_in()
     check = registry.get(options.id)
     if check is None:
@@ -121,10 +134,11 @@ def explain_command(options: argparse.Namespace) -> int:
 
 def trace_command(options: argparse.Namespace) -> int:
     """`gpudoctor trace`."""
+    from gpudoctor.registry import built_in
     from gpudoctor.trace_run import trace
 
     registry = built_in()
-    raw, config, now = _source(options, registry)
+    raw, config, now = _source(options, registry.ids)
     traced = trace(raw, config, registry, options.target, now)
     if options.format == "json":
         from gpudoctor.reports import json
@@ -138,11 +152,29 @@ def trace_command(options: argparse.Namespace) -> int:
     return traced.exit_code
 
 
+def compat_command(options: argparse.Namespace) -> int:
+    """`gpudoctor compat`: the exit code says that it was done, not what runs."""
+    from gpudoctor.compat_run import Asked, compat
+
+    raw, config, now = _source(options, ())
+    words = (tuple(options.cuda), tuple(options.gpu), tuple(options.image), tuple(options.framework))
+    result = compat(raw, config, Asked(options.driver, *words), now)
+    if options.format == "json":
+        from gpudoctor.reports import json
+
+        _say(json.render(result))
+    else:
+        from gpudoctor.reports.compat_terminal import render
+        from gpudoctor.reports.look import Look
+
+        _say(render(result, Look.chosen(options, sys.stdout, file=False)))
+    return ExitCode.OK
+
+
 def schema_command(options: argparse.Namespace) -> int:
     """`gpudoctor schema`."""
-    from gpudoctor import report, trace
-
-    _print_json(trace.json_schema() if options.of == "trace" else report.json_schema())
+    described = importlib.import_module(f"gpudoctor.{options.of}")
+    _print_json(described.json_schema())
     return ExitCode.OK
 
 
@@ -166,12 +198,13 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "checks": checks_command,
     "explain": explain_command,
     "trace": trace_command,
+    "compat": compat_command,
     "schema": schema_command,
 }
 
 
-def _source(options: argparse.Namespace, registry: Registry) -> tuple[Raw, Config, datetime.datetime]:
-    """The source, the configuration in force for it, and its *now*."""
+def _source(options: argparse.Namespace, check_ids: tuple[str, ...]) -> tuple[Raw, Config, datetime.datetime]:
+    """The source, the configuration in force for it, and its *now*. Without ids the configuration may name any check."""
     now = datetime.datetime.now(datetime.timezone.utc)
     if options.node is None:
         from gpudoctor.probes.deadline import Deadline
@@ -180,7 +213,7 @@ def _source(options: argparse.Namespace, registry: Registry) -> tuple[Raw, Confi
 
         return (
             Live(Deadline(options.deadline), options.root),
-            load_config(options.root, registry.ids, options.config),
+            load_config(options.root, check_ids, options.config),
             now,
         )
     from gpudoctor.sources.opening import open_source
@@ -196,7 +229,7 @@ def _source(options: argparse.Namespace, registry: Registry) -> tuple[Raw, Confi
     if options.config is not None:
         from gpudoctor.sources.config_files import read_config
 
-        config = read_config(options.config, registry.ids)
+        config = read_config(options.config, check_ids)
     return node, config, now
 
 
@@ -250,7 +283,7 @@ def _write(path: Path, text: str) -> None:
         raise SourceError(f"{path}: cannot write the report: {error.strerror}") from error
 
 
-def _render(report: Report, form: str, options: argparse.Namespace, *, file: bool) -> str:
+def _render(report: "Report", form: str, options: argparse.Namespace, *, file: bool) -> str:
     if form != "terminal":
         module = importlib.import_module(f"gpudoctor.reports.{form.replace('-', '_')}")
         text: str = module.render(report)
@@ -266,7 +299,7 @@ def _print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, indent=1) + "\n")
 
 
-def _catalogue_entry(check: Check) -> dict[str, object]:
+def _catalogue_entry(check: "Check") -> dict[str, object]:
     return {
         "id": check.id,
         "link": check.link.value,

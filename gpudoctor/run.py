@@ -14,7 +14,7 @@ from gpudoctor.facts.driver import DriverGpu, DriverGpus, NvidiaModule
 from gpudoctor.facts.host import Host
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.pci import PciGpus
-from gpudoctor.facts.raw import Raw
+from gpudoctor.facts.raw import Raw, SourceKind
 from gpudoctor.registry import Registry
 from gpudoctor.report import Node, NodeGpu, Report
 from gpudoctor.verdicts import Unread
@@ -61,6 +61,8 @@ def run(
     started = time.monotonic()
     wanted = selection.wanted(registry)
     desk = Desk(raw, config, time.monotonic) if desk is None else desk
+    # Of a bug report `now` is the reader's: it tells no time of its own.
+    desk.today = None if raw.kind is SourceKind.BUG_REPORT else now.date()
     if durations is not None:
         desk.durations = durations
     outcomes = run_checks(registry, desk, _with_needed(wanted, registry), now.date())

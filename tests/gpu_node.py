@@ -32,7 +32,7 @@ class GpuNode(SmallNode, WorkloadNode):
     def __init__(self, **majors: int) -> None:
         super().__init__(**majors)
         self.complete += [*COMPLETE, "/etc/docker", "/var/lib/docker", "/var/snap"]
-        self.commands: dict[tuple[str, ...], str] = {}
+        self.printed: dict[tuple[str, ...], str] = {}
         self.text("/proc/1/mountinfo", V2_MOUNTS)
         self.text(
             "/proc/driver/nvidia/version",
@@ -89,7 +89,7 @@ class GpuNode(SmallNode, WorkloadNode):
         data: dict[str, Any] = {"programs": self._programs, "cgroups": self._cgroups}
         self.answers.setdefault("cgroup_devices", Answer(data=data, via="bpf(2)"))
         recorded = self.node()
-        recorded.commands |= {argv: CommandOutput(argv, 0, text) for argv, text in self.commands.items()}
+        recorded.commands |= {argv: CommandOutput(argv, 0, text) for argv, text in self.printed.items()}
         recorded.logs |= {name: Log(name, text, source="journal") for name, text in self.logs.items()}
         return diagnose(recorded)
 

@@ -1,9 +1,9 @@
 """A small node with two GPUs and the device nodes of a healthy one, for tests that change one thing."""
 
-from gpudoctor.facts.raw import Entry, EntryType, Log
+from gpudoctor.facts.raw import Absent, Answer, CommandOutput, Entry, EntryType, Log
 from gpudoctor.report import Finding, Report
 from gpudoctor.sources.recorded import Record, RecordedNode
-from gpudoctor.verdicts import Status
+from gpudoctor.verdicts import Status, Unread
 from tests.captures import DEVICES, Builder, diagnose
 
 COMPLETE = (
@@ -30,6 +30,8 @@ class SmallNode(Builder):
         self.majors = DEVICE_LINES | {name.replace("_", "-"): major for name, major in majors.items()}
         self.parameters = "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n"
         self.logs: dict[str, str] = {}
+        self.commands: dict[tuple[str, ...], CommandOutput | Absent | Unread] = {}
+        self.nvml: Answer | None = None
         for minor, bus in enumerate(("05", "06")):
             address = f"0000:{bus}:00.0"
             place = f"/sys/devices/pci0000:00/0000:00:01.{minor}/{address}"
@@ -69,6 +71,9 @@ class SmallNode(Builder):
         self.text("/proc/driver/nvidia/params", self.parameters)
         recorded = RecordedNode(self.tree, complete=COMPLETE, uid=0)
         recorded.logs |= {name: Log(name, text) for name, text in self.logs.items()}
+        recorded.commands |= self.commands
+        if self.nvml is not None:
+            recorded.answers["nvml"] = self.nvml
         return diagnose(recorded)
 
 

@@ -60,8 +60,8 @@ def podman_version() -> tuple[int, ...]:
 
 
 def judge(names: list[str], files: Mapping[str, str]) -> dict[str, str]:
-    """What podman says of each name, with these files in its folders."""
-    with tempfile.TemporaryDirectory() as place:
+    """What podman says of each name, with these files in its folders. Its monitor may outlive it and still write into the storage."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         for folder in ("layers", "etc", "run", "storage", "state", "rootfs/bin"):
             Path(place, folder).mkdir(parents=True)
         for path, text in files.items():

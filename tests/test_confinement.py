@@ -428,7 +428,7 @@ def test_a_runtime_that_touches_no_cgroup_is_the_first_step(release: str, config
     node.text("/etc/nvidia-container-runtime/config.toml", config)
     node.text("/var/lib/dpkg/status", "")
     question = (*QUERY_DPKG, *ASKED)
-    node.commands[question] = f"nvidia-container-toolkit\t{release}-1\tinstalled\n"
+    node.printed[question] = f"nvidia-container-toolkit\t{release}-1\tinstalled\n"
     found = node.says(ROOTLESS)
     assert found.status is Status.FAIL
     assert ("--runtime=nvidia" in found.remedies[0].run[0], "works without" in found.summary) == (works, works)

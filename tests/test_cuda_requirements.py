@@ -19,6 +19,8 @@ from gpudoctor.knowledge.cuda_requirements import (
 )
 from gpudoctor.knowledge.requirement_remedies import branch_for, for_requirement
 from gpudoctor.report import Finding
+from gpudoctor.testing import node as fixture
+from gpudoctor.testing import run_node
 from gpudoctor.verdicts import Status
 from tests.gpu_node import GpuNode
 from tests.small_node import cited, steps
@@ -358,6 +360,10 @@ def test_an_image_that_states_nothing_is_remarked_only_beyond_its_major_version(
     same = judged(container("CUDA_VERSION=13.2.0"))
     assert same.status is Status.PASS and "minor-version compatibility" in same.summary
     assert judged(container("CUDA_VERSION=12.2.0")).status is Status.PASS
+    (beyond,) = run_node(fixture("cuda-12.4-image-on-driver-470")).result("workload.requirements-met").findings
+    assert (
+        beyond.status is Status.WARN and "its image is made for CUDA 12.4 (CUDA_VERSION), and driver" in beyond.summary
+    )
 
 
 def test_a_version_that_the_hook_cannot_read_is_no_pass() -> None:

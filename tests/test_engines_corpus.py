@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,13 +138,14 @@ class Podman:
 
 
 @pytest.fixture(scope="module")
-def real_podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
-    """A private podman, taken away afterwards."""
+def real_podman() -> Iterator[Podman]:
+    """A private podman, taken away afterwards. It takes no folder whose name is longer than 50 characters."""
     if shutil.which("podman") is None or os.geteuid() != 0:
         pytest.skip("needs podman, and root to run it")
-    podman_here = Podman(tmp_path_factory.mktemp("podman"))
-    yield podman_here
-    podman_here.run("system", "reset", "--force")
+    with tempfile.TemporaryDirectory(prefix="podman-", dir="/tmp") as folder:
+        podman_here = Podman(Path(folder))
+        yield podman_here
+        podman_here.run("system", "reset", "--force")
 
 
 def test_podman_itself_refuses_what_is_said_to_stop_it(real_podman: Podman) -> None:

@@ -69,7 +69,7 @@ def test_live_equals_replay(name: str, tmp_path: Path) -> None:
     assert _comparable(replayed) == _comparable(live)
 
 
-@pytest.mark.parametrize("name", ["h100x8", "h100x8-minors-shuffled", "a100-pcie-x2-podman", "t4-cloud-guest"])
+@pytest.mark.parametrize("name", ["h100x8", "h100x8-minors-shuffled", "podman-with-cdi", "t4-cloud-guest"])
 def test_a_healthy_node_passes_live_and_in_replay(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_root(name, tmp_path / "root")
     with_nvml(root, monkeypatch, healthy_nvml(name))

@@ -13,7 +13,7 @@ from gpudoctor.probes.commands import run_command
 from gpudoctor.probes.deadline import Deadline
 from gpudoctor.report import Finding, Result
 from gpudoctor.sources.recorded import Record, RecordedNode
-from gpudoctor.verdicts import Status, Unread
+from gpudoctor.verdicts import Status
 from tests.captures import Builder, diagnose
 from tests.small_node import COMPLETE, SmallNode, alarms, cited, steps
 
@@ -26,7 +26,6 @@ class ModuleNode(SmallNode):
 
     def __init__(self, *kernels: str, complete: tuple[str, ...] = ("/lib/modules",)) -> None:
         super().__init__()
-        self.commands: dict[tuple[str, ...], CommandOutput | Absent | Unread] = {}
         self.complete = complete
         self.text("/proc/sys/kernel/osrelease", f"{KERNEL}\n")
         for kernel in kernels:

@@ -7,10 +7,12 @@ import re
 import pytest
 
 from gpudoctor.config import Config, ConfigError
+from gpudoctor.facts.loader_cache import CachedLibrary
 from gpudoctor.facts.raw import Answer
 from gpudoctor.registry import built_in
 from gpudoctor.reports import trace_terminal
 from gpudoctor.reports.look import Look
+from gpudoctor.sources.loader_cache_writer import write_cache
 from gpudoctor.sources.recorded import Record
 from gpudoctor.trace import ESSENTIAL, StepId, Trace, Traced
 from gpudoctor.trace_run import trace
@@ -162,13 +164,50 @@ def test_mapped_runtime_counts_before_what_the_image_says() -> None:
     assert step.status is Status.PASS and step.summary.startswith("CUDA 13 needs a driver of 580 or newer")
 
 
-def test_newer_compat_beside_on_a_card_that_may_not_use_it_is_unknown() -> None:
-    """The loader's cache may put it first, and is not read yet."""
+COMPAT = "/usr/local/cuda-13.4/compat"
+
+
+def newer_compat_on_geforce() -> TraceNode:
+    """The image brings a package for forward compatibility, which this card may not use."""
     node = TraceNode()
     node.names = ["NVIDIA GeForce RTX 4090"] * 2
-    node.library("/usr/local/cuda-13.4/compat", "libcuda", "615.31", mounted=False)
+    node.library(COMPAT, "libcuda", "615.31", mounted=False)
+    return node
+
+
+def cached(node: TraceNode, *folders: str) -> TraceNode:
+    """The loader's cache inside gives libcuda in these folders, in this order."""
+    content = write_cache(CachedLibrary("libcuda.so.1", f"{folder}/libcuda.so.1", 0x0303) for folder in folders)
+    node.text(f"{ROOT}/etc/ld.so.cache", content.decode("utf-8", "backslashreplace"))
+    return node
+
+
+def test_newer_compat_beside_on_a_card_that_may_not_use_it_depends_on_the_loaders_cache() -> None:
+    node = newer_compat_on_geforce()
+    node.tree.put(f"{ROOT}/etc/ld.so.cache", Record(error="EACCES"))
     step = node.step("libraries")
-    assert step.status is Status.UNKNOWN and "/etc/ld.so.cache is not read yet" in step.summary
+    assert step.status is Status.UNKNOWN and "etc/ld.so.cache does not tell: permission denied" in step.summary
+    assert newer_compat_on_geforce().step("libraries").status is Status.PASS, (
+        "without a cache no folder but the loader's own"
+    )
+    step = cached(newer_compat_on_geforce(), COMPAT, LIBRARIES).step("libraries")
+    assert step.status is Status.FAIL and "804" in step.summary and COMPAT in step.summary
+    step = cached(newer_compat_on_geforce(), LIBRARIES, COMPAT).step("libraries")
+    assert step.status is Status.PASS and VERSION in step.summary
+
+
+def test_cache_inside_leads_to_a_folder_that_nothing_else_names() -> None:
+    node = TraceNode()
+    node.library("/opt/old", "libcuda", "535.183.01", mounted=False)
+    step = cached(node, "/opt/old", LIBRARIES).step("libraries")
+    assert step.status is Status.FAIL and "535.183.01" in step.summary and "803" in step.summary
+
+
+def test_stub_that_the_cache_inside_has_first_is_broken() -> None:
+    node = TraceNode()
+    node.library("/usr/local/cuda/lib64/stubs", "libcuda", VERSION, mounted=False)
+    step = cached(node, "/usr/local/cuda/lib64/stubs", LIBRARIES).step("libraries")
+    assert step.status is Status.FAIL and "34" in step.summary
 
 
 def test_several_libcuda_without_a_path_are_unknown() -> None:

@@ -130,7 +130,7 @@ class TraceNode(GpuNode):
         data: dict[str, Any] = {"programs": self._programs, "cgroups": self._cgroups}
         self.answers.setdefault("cgroup_devices", Answer(data=data, via="bpf(2)"))
         recorded = self.node()
-        recorded.commands |= {argv: CommandOutput(argv, 0, text) for argv, text in self.commands.items()}
+        recorded.commands |= {argv: CommandOutput(argv, 0, text) for argv, text in self.printed.items()}
         return recorded
 
     def written(self, folder: Path) -> Path:

@@ -22,7 +22,7 @@ from gpudoctor.facts.workload import SHORT, Workload
 from gpudoctor.facts.workloads import Workloads
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread
 
-UNRESOLVABLE = "cdi-unresolvable"
+UNRESOLVABLE, NO_DRIVER = "cdi-unresolvable", "cdi-not-ready"
 """The name of that error in knowledge/start_errors.py."""
 MOST_CONTAINERS = 200
 _T = TypeVar("_T")

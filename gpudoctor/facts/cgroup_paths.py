@@ -95,25 +95,25 @@ _RULES: tuple[tuple[str, GroupKind, str, str], ...] = (
     ("scope", GroupKind.SCOPE, "systemd", r"(.+)\.scope"),
     ("service", GroupKind.SERVICE, "systemd", r"(.+)\.service"),
 )
-_NAME = re.compile("|".join(f"(?P<{rule}>{form})" for rule, _, _, form in _RULES))
+# Compiled when first asked for: the module is imported where no process is known, too.
+_NAME = "|".join(f"(?P<{rule}>{form})" for rule, _, _, form in _RULES)
 _BY_RULE = {rule: (kind, engine) for rule, kind, engine, _ in _RULES}
 
-_JOINED = re.compile(rf"({_KUBEPODS}):(cri-containerd|crio|docker):{_ID}")
+_JOINED = rf"({_KUBEPODS}):(cri-containerd|crio|docker):{_ID}"
 _JOINED_ENGINES = {"cri-containerd": "containerd", "crio": "cri-o", "docker": "docker"}
-_POD_SLICE = re.compile(_KUBEPODS)
-_POD_FOLDER = re.compile(rf"pod({_POD_UID})")
-_USER = re.compile(r"user[-@](\d{1,10})\.(?:slice|service)")
-_SLURM = re.compile(r"slurm(?:_\S+)?|(?:\S+_)?slurmstepd\.scope")
-_JOB = re.compile(r"job_(\d{1,12})")
+_POD_FOLDER = rf"pod({_POD_UID})"
+_USER = r"user[-@](\d{1,10})\.(?:slice|service)"
+_SLURM = r"slurm(?:_\S+)?|(?:\S+_)?slurmstepd\.scope"
+_JOB = r"job_(\d{1,12})"
 _QOS = ("besteffort", "burstable")
-_ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
+_ESCAPED = r"\\x([0-9a-f]{2})"
 _PARENTS = {"buildkit": "buildkit", "lxc": "lxc", "lxc.payload": "lxc", "lxc.monitor": "lxc"}
 """Folders whose entries are containers of an engine, whatever they are called."""
 
 
 def unescaped(unit: str) -> str:
     """A unit's name with dashes and others as they were (systemd.unit(5))."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), unit)
+    return re.sub(_ESCAPED, lambda found: chr(int(found[1], 16)), unit)
 
 
 def identify(path: str) -> Identity:
@@ -163,10 +163,10 @@ def _layers(names: Sequence[str]) -> list[Layer]:
     slurm = False
     for at, name in enumerate(names):
         # Thousands of paths go through here: no form is tried on a name that cannot have it.
-        slurm = slurm or ("slurm" in name and _SLURM.fullmatch(name) is not None)
-        if slurm and (job := _JOB.fullmatch(name)):
+        slurm = slurm or ("slurm" in name and re.fullmatch(_SLURM, name) is not None)
+        if slurm and (job := re.fullmatch(_JOB, name)):
             layers.append(Layer(GroupKind.JOB, "slurm", job[1], at + 1))
-        elif ":" in name and (joined := _JOINED.fullmatch(name)):
+        elif ":" in name and (joined := re.fullmatch(_JOINED, name)):
             pod = PodGroup(joined[3].replace("_", "-"), joined[2] or "guaranteed")
             layers.append(Layer(GroupKind.CONTAINER, _JOINED_ENGINES[joined[4]], joined[5], at + 1, pod))
         elif "pod" in name and (found := _pod(name, names[:at])) is not None:
@@ -180,9 +180,9 @@ def _layers(names: Sequence[str]) -> list[Layer]:
 
 def _pod(name: str, above: Sequence[str]) -> PodGroup | None:
     """A pod's group: a slice under systemd, else a folder below kubepods, of which a reader inside a pod may see only the end."""
-    if found := _POD_SLICE.fullmatch(name):
+    if found := re.fullmatch(_KUBEPODS, name):
         return PodGroup(found[2].replace("_", "-"), found[1] or "guaranteed")
-    if found := _POD_FOLDER.fullmatch(name):
+    if found := re.fullmatch(_POD_FOLDER, name):
         return PodGroup(found[1], above[-1] if above and above[-1] in _QOS else "guaranteed" if above else "")
     return None
 
@@ -195,7 +195,7 @@ def _named(name: str, above: str, depth: int, pod: PodGroup | None) -> Layer | N
     if above in _PARENTS and not name.endswith((".scope", ".service", ".slice")):
         kind = GroupKind.MONITOR if above == "lxc.monitor" else GroupKind.CONTAINER
         return Layer(kind, _PARENTS[above], name, depth, pod)
-    found = _NAME.fullmatch(name)
+    found = re.fullmatch(_NAME, name)
     if found is None or found.lastgroup is None:
         return None
     kind, engine = _BY_RULE[found.lastgroup]
@@ -215,7 +215,7 @@ def _managed_by(names: Sequence[str], layers: Sequence[Layer]) -> tuple[str, int
     inner = next((layer.depth for layer in layers if layer.kind in (GroupKind.CONTAINER, GroupKind.JOB)), len(names))
     unit, user = "", None
     for name in names[:inner]:
-        if name.startswith("user") and (found := _USER.fullmatch(name)):
+        if name.startswith("user") and (found := re.fullmatch(_USER, name)):
             user = int(found[1])
         if name.endswith((".service", ".scope")):
             unit = name

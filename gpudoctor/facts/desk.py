@@ -1,13 +1,16 @@
 """The desk hands each fact to whoever asks, reading it once."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
 from gpudoctor.config import Config
 from gpudoctor.facts.raw import Raw
 from gpudoctor.verdicts import AboutSubject, Cited, Evidence, Unread, Why
+
+if TYPE_CHECKING:
+    import datetime
 
 FactT = TypeVar("FactT", bound="Fact")
 ValueT = TypeVar("ValueT")
@@ -53,10 +56,11 @@ class Desk:
     """Facts by type, read at most once a run."""
 
     def __init__(self, raw: Raw, config: Config, clock: Callable[[], float] = float) -> None:
-        """`clock` gives seconds, for `durations`; without one all of them are zero."""
+        """`clock` gives seconds, for `durations`; without one all of them are zero. `today` is the node's, None where it is not known."""
         self.raw = raw
         self.config = config
         self.durations: dict[str, float] = {}
+        self.today: datetime.date | None = None
         self._clock = clock
         self._facts: dict[type[Fact], Fact | Unread] = {}
 

@@ -2,9 +2,9 @@
 
 Looked at through /proc/PID/root in a child, for a file system that a container mounted may never answer; nothing is opened.
 
-Sources: ld.so(8) (LD_LIBRARY_PATH comes before the cache and the trusted folders), proc_pid_maps(5), proc_pid_root(5), NVIDIA's README
-"Installed components" (libcuda.so.VERSION and a link of its SONAME), the CUDA Installation Guide ("stubs": for linking only), and
-https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html (/usr/local/cuda-X.Y/compat), read 2026-11-30.
+Sources: ld.so(8) (LD_LIBRARY_PATH comes before the cache, the cache before the trusted folders), proc_pid_maps(5), proc_pid_root(5),
+NVIDIA's README "Installed components" (libcuda.so.VERSION and a link of its SONAME), the CUDA Installation Guide ("stubs": for linking
+only), and https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html (/usr/local/cuda-X.Y/compat), read 2026-11-30.
 """
 
 import posixpath
@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from gpudoctor.facts.desk import Citable
+from gpudoctor.facts.desk import Citable, Reading
+from gpudoctor.facts.loader_cache import CACHE, LoaderCache, cache_of
 from gpudoctor.facts.mounts import MountedLibrary
 from gpudoctor.facts.raw import Absent, Contents, Entry, EntryType, Raw, TextFile
 from gpudoctor.knowledge.driver_places import LOADER_DIRECTORIES
@@ -82,7 +83,7 @@ class MappedLibrary(Struct, frozen=True):
 
 
 class InnerLibraries(Citable, frozen=True):
-    """What was found, in the order of the folders. The order that the loader's cache gives those without LD_LIBRARY_PATH is not read.
+    """What was found, in the order of the folders; `cached` are the paths that the loader's cache gives first, by name of library.
 
     `unlinked` are files of the driver beside which the name that programs load is missing; `compat` are those of packages for forward
     compatibility that nothing seen here leads to; `unseen` is why there may be more of the first kind.
@@ -93,6 +94,8 @@ class InnerLibraries(Citable, frozen=True):
     compat: tuple[InnerLibrary, ...]
     mapped: tuple[MappedLibrary, ...]
     folders: tuple[str, ...]
+    cache: Reading[LoaderCache]
+    cached: Mapping[str, str] = {}
     unseen: Unread | None = None
     unmapped: Unread | None = None
 
@@ -105,9 +108,13 @@ class InnerLibraries(Citable, frozen=True):
         return tuple(one for one in self.mapped if one.name == name)
 
     def first(self, name: str) -> InnerLibrary | None:
-        """The one that programs get: found by LD_LIBRARY_PATH, or all others being of one version, any. None where it cannot be told."""
+        """The one that programs get: found by LD_LIBRARY_PATH, or by the cache, or all others being of one version, any.
+
+        None where it cannot be told.
+        """
         found = self.of(name)
         ahead = next((one for one in found if one.by_variable), None)
+        ahead = ahead or next((one for one in found if one.path == self.cached.get(name)), None)
         if ahead is not None or not found:
             return ahead
         alike = {(one.version, one.stub, one.compat) for one in found}
@@ -121,7 +128,9 @@ def look_for_libraries(
     look = _Look(raw, pid)
     ahead = {folder: look.folder(folder) for folder in dict.fromkeys(search)}
     own = [library.path.rpartition("/")[0] for library in mounted]
-    behind = [folder for folder in dict.fromkeys([*own, *LOADER_DIRECTORIES]) if folder not in ahead.values()]
+    cache, cached = look.cache()
+    others = dict.fromkeys([*own, *(path.rpartition("/")[0] for path in cached.values()), *LOADER_DIRECTORIES])
+    behind = [folder for folder in others if folder not in ahead.values()]
     versions = {library.path: library.version for library in mounted}
     found: list[InnerLibrary] = []
     unlinked: list[InnerLibrary] = []
@@ -138,13 +147,15 @@ def look_for_libraries(
                 linked, alone = look.libraries(name, folder, contents, versions, by_variable=folder in ahead.values())
                 found += linked
                 unlinked += [] if linked else alone
-    mapped, unmapped = _mapped(raw, pids)
+    mapped, unmapped = mapped_libraries(raw, pids)
     return InnerLibraries(
         found=tuple(found),
         unlinked=tuple(unlinked),
         compat=tuple(look.compat({one.path for one in found})),
         mapped=mapped,
         folders=(*ahead.values(), *behind),
+        cache=cache,
+        cached=cached,
         unseen=unseen,
         unmapped=unmapped,
     )
@@ -157,6 +168,18 @@ class _Look:
         self._raw = raw
         self._root = f"/proc/{pid}/root"
         self._known: dict[tuple[str, str], Entry | Absent | Unread] = {}
+
+    def cache(self) -> tuple[Reading[LoaderCache], Mapping[str, str]]:
+        """The loader's cache inside, and the path that it gives first for each library."""
+        path = f"{self._root}{CACHE}"
+        cache = cache_of(self._raw.read_blocking((path,))[path])
+        firsts: dict[str, str] = {}
+        for entry in () if isinstance(cache, Unread) else cache.libraries:
+            name = entry.name.removesuffix(".so.1")
+            if name in (CUDA, NVML) and name not in firsts and entry.of_64_bits and not entry.hwcaps:
+                folder, _, file = entry.path.rpartition("/")
+                firsts[name] = f"{self.folder(folder)}/{file}"
+        return cache, firsts
 
     def contents(self, folders: Iterable[str], begin: str) -> Mapping[str, Contents | Absent | Unread]:
         """What begins so in folders, by their names inside."""
@@ -234,7 +257,7 @@ def _version(path: str) -> str:
     return found[1] if found else ""
 
 
-def _mapped(raw: Raw, pids: Sequence[int]) -> tuple[tuple[MappedLibrary, ...], Unread | None]:
+def mapped_libraries(raw: Raw, pids: Sequence[int]) -> tuple[tuple[MappedLibrary, ...], Unread | None]:
     """The libraries in the maps of some processes; reading them takes a lock of the process's memory that a stuck one may hold."""
     files = raw.read_blocking(tuple(f"/proc/{pid}/maps" for pid in pids[:MOST_PROCESSES]), keep=_KEEP)
     found: dict[tuple[int, str], MappedLibrary] = {}

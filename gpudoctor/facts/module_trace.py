@@ -40,6 +40,7 @@ _REASON = re.compile(
 # drivers/base/dd.c, call_driver_probe: the first form until Linux 6.10, the second since.
 _PROBE_FAILED = re.compile(r"\S+: probe of \S+ failed|probe with driver \S+ failed")
 _NVIDIA_FAILED = re.compile(r"(?<!\S)nvidia: probe of|probe with driver nvidia failed")
+_FOUND_NONE = re.compile(r"NVRM: No NVIDIA (?:GPU|graphics adapter) found")
 _ABOUT_PROBE = re.compile(r"NVRM|nvidia", re.IGNORECASE)
 
 
@@ -101,6 +102,11 @@ class ModuleTrace(Fact, frozen=True):
         """The module unloaded itself because it could take no GPU, and was not loaded since (nv.c, nvidia_init_module)."""
         text = self.log.text if self.log else ""
         return text.rfind("NVRM: None of the NVIDIA devices were initialized") > text.rfind(LOADING)
+
+    @property
+    def found_none(self) -> Cited:
+        """The module unloaded itself because it saw no GPU that it drives, and was not loaded since (nv.c, nvidia_init_module)."""
+        return () if self.log is None else tuple(self.log.since(LOADING).lines(_FOUND_NONE, "NVRM: No NVIDIA")[-1:])
 
 
 def _own(address: str) -> "re.Pattern[str]":

@@ -1,23 +1,38 @@
-"""Containers that did not start for their GPU, as the journals of the engines and of the kubelet tell it.
+"""Containers that did not start for their GPU, as the journals of the engines and of the kubelet tell it, and what dockerd keeps of them.
 
-A journal names a sentence of the toolkit's, the engine's or CDI's; knowledge/start_errors.py says what each of them means. A failure
-behind which a container with a GPU was started by the same engine is over.
+A journal names a sentence of the toolkit's, the engine's or CDI's; knowledge/start_errors.py says what each of them means, and what else
+of the node may say more, or show another error behind it. A failure behind which a container got its GPU by the same engine and the
+toolkit is over: one that is privileged, or was given nodes by hand, shows nothing of the toolkit.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.facts.boot import booted_at
 from gpudoctor.facts.daemons import TICKS_PER_SECOND, Daemons, Program
 from gpudoctor.facts.desk import Citable, Desk, Fact
-from gpudoctor.facts.gpu_workloads import GpuWorkloads
-from gpudoctor.facts.raw import JOURNALS, Log, Raw, SourceKind
-from gpudoctor.knowledge.start_errors import ANCHOR, ERRORS, StartError
-from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread, Why
+from gpudoctor.facts.docker_kept import KeptContainer, KeptContainers
+from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
+from gpudoctor.facts.oci_config import DockerContainer, OciConfig
+from gpudoctor.facts.podman import PROGRAMS
+from gpudoctor.facts.raw import JOURNALS, Entry, Log, Raw, SourceKind
+from gpudoctor.facts.start_circumstances import Circumstance, Told, look
+from gpudoctor.facts.start_containers import StartedContainer, known_as, named_in
+from gpudoctor.knowledge.start_errors import ANCHOR, ERRORS, StartError, Whose
+from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
-KUBELET = "kubelet"
+KUBELET, DOCKER, PODMAN = "kubelet", "docker", "podman"
+PODMAN_UNIT = "podman.service"
+"""It is started by its socket and ends behind a request (podman-system-service(1)): that it does not run tells nothing."""
+OF_REQUESTS = "cdi-unresolvable"
+"""What dockerd keeps of containers that asked for CDI devices in vain is read by facts/cdi_requests.py, with what they ask for."""
+SAME = 2.0
+"""Seconds by which a line without a name and the time of a file may differ that tell of one failure."""
+MOST_CONTAINERS = 3
+"""Of those that failed alike as many are named, the latest."""
 MOST_LETTERS = 100
 """Of what a sentence names as much is repeated: the kernel's verifier of programs can go on for pages."""
 
@@ -30,12 +45,17 @@ UNITS = {
 """The unit of each daemon as its packages name it; where it runs in another, that counts (snap.docker.dockerd.service, k3s.service)."""
 
 ENGINES = {
-    Program.DOCKERD: "docker",
+    Program.DOCKERD: DOCKER,
     Program.CONTAINERD: "containerd",
     Program.CRIO: "cri-o",
     Program.KUBELET: KUBELET,
 }
-_ENGINE_OF = {"docker": ("docker",), "containerd": ("containerd", "nerdctl"), "cri-o": ("crio", "cri-o")}
+_ENGINE_OF = {
+    DOCKER: (DOCKER,),
+    PODMAN: (PODMAN,),
+    "containerd": ("containerd", "nerdctl"),
+    "cri-o": ("crio", "cri-o"),
+}
 """What an engine is called by the control groups of its containers; the kubelet starts those of any."""
 
 # journalctl -o short-iso: "2026-11-29T12:00:00+0000 n1 dockerd[935]: …"; +00:00 since systemd 255.
@@ -44,13 +64,25 @@ _CONTAINER = re.compile(r"\b([0-9a-f]{64})\b")
 
 
 class StartFailure(Citable, frozen=True):
-    """One kind of failure in one engine's journal: its last line, how many there are, and what the sentence names."""
+    """One kind of failure in one engine's journal: its last line, how many there are, and what the sentence names.
+
+    `names` are the containers of those lines, the latest last; only of a failure that is not over it is known more than their names,
+    and what bears on it.
+    """
 
     engine: str
     error: StartError
     detail: str
     count: int
-    at: float | None
+    last: Told
+    names: tuple[str, ...] = ()
+    containers: tuple[StartedContainer, ...] = ()
+    circumstances: tuple[Circumstance, ...] = ()
+
+    @property
+    def at(self) -> float | None:
+        """When the last line was written, in seconds since the epoch."""
+        return self.last.at
 
     @property
     def subject(self) -> Subject:
@@ -59,15 +91,72 @@ class StartFailure(Citable, frozen=True):
 
     @property
     def meaning(self) -> str:
-        """What the sentence means, with what it names."""
-        return self.error.means.replace("{0}", self.detail or "something that it does not name")
+        """What the sentence means, with what it names and what bears on it."""
+        means = self.error.means.replace("{0}", self.detail or "something that it does not name")
+        return "; ".join((means, *(one.words for one in self.circumstances if one.words)))
+
+    @property
+    def unsettled(self) -> Unread | None:
+        """What could not be read and would tell whose fault it is."""
+        return next((one.unread for one in self.circumstances if one.unread is not None), None)
+
+    @property
+    def who(self) -> str:
+        """The containers, as far as the journal tells them apart."""
+        titles = [one.title for one in self.containers[-MOST_CONTAINERS:]]
+        more = len(self.names) - len(titles)
+        return (", ".join(titles) + (f" and {more} more" if more > 0 else "")) or "a container"
+
+    @property
+    def evidence(self) -> Cited:
+        """The line, what is known of its container, and what bears on it."""
+        last = self.containers[-1].evidence if self.containers else ()
+        return (*self.cite("line"), *last, *(piece for one in self.circumstances for piece in one.evidence))
 
 
 class EngineJournal(Citable, frozen=True):
-    """What one engine's journal tells. `failures` are those not followed by a start that succeeded, the latest first; `over` the others."""
+    """What one engine's journal tells. `failures` are those not followed by a start that succeeded, the latest first; `over` the others.
+
+    `unread` is why the journal itself was not read, where what dockerd keeps of containers tells of failures.
+    """
 
     failures: tuple[StartFailure, ...]
     over: tuple[StartFailure, ...]
+    unread: Unread | None = None
+
+
+class _Line(Struct, frozen=True):
+    """One line: of a journal, or the error of a container that dockerd keeps and that is called so. `name` is what it speaks of."""
+
+    message: str
+    at: float | None
+    stamp: str | None
+    where: str
+    name: str
+    called: str = ""
+
+
+class _Matched(Struct, frozen=True):
+    """A line with the error that it tells, what it names of that, and where its sentence begins."""
+
+    line: _Line
+    error: StartError
+    detail: str
+    begin: int
+
+
+class _Starts(Struct, frozen=True):
+    """When each engine last started a container that has a GPU and still runs, and one that got it by the toolkit."""
+
+    any: dict[str, float] = {}
+    given: dict[str, float] = {}
+
+    def over(self, failure: StartFailure) -> bool:
+        """Whether a later start of its engine shows that it would succeed now: for a node that came late the node is enough."""
+        started = self.any if failure.error.whose is Whose.ORDER else self.given
+        names = _ENGINE_OF.get(failure.engine)
+        moments = [moment for name, moment in started.items() if names is None or name in names]
+        return failure.at is not None and any(failure.at < moment for moment in moments)
 
 
 class StartFailures(Fact, frozen=True):
@@ -87,15 +176,23 @@ class StartFailures(Fact, frozen=True):
         """The journals of the daemons that run; in a recording that shows no processes those that it holds."""
         daemons = desk.get(Daemons)
         units = dict(_units(daemons, desk.raw))
-        if not units and isinstance(daemons, Unread):
-            return daemons
         if not units:
-            return cls(journals={})
+            return daemons if isinstance(daemons, Unread) else cls(journals={})
         workloads = desk.get(GpuWorkloads)
         unseen = workloads if isinstance(workloads, Unread) and workloads.why is not Why.NOT_RECORDED else None
-        started = {} if isinstance(workloads, Unread) else _starts(desk.raw, workloads)
-        journals = {engine: _journal(desk.raw, engine, unit, started) for engine, unit in units.items()}
-        return cls(journals=_without_echoes(journals), unseen=unseen)
+        starts = _Starts() if isinstance(workloads, Unread) else _starts(desk.raw, workloads)
+        read = {engine: _journal(desk, engine, unit, starts) for engine, unit in units.items()}
+        journals = {engine: journal for engine, journal in read.items() if engine != PODMAN or _tells(journal)}
+        if not journals and isinstance(daemons, Unread):
+            return daemons
+        told = _without_echoes(journals)
+        return cls(
+            journals={engine: _with_surroundings(desk, journal) for engine, journal in told.items()}, unseen=unseen
+        )
+
+
+def _tells(journal: EngineJournal | Unread) -> bool:
+    return isinstance(journal, EngineJournal) and bool(journal.failures or journal.over)
 
 
 def _without_echoes(journals: Mapping[str, EngineJournal | Unread]) -> dict[str, EngineJournal | Unread]:
@@ -113,6 +210,21 @@ def _without_echoes(journals: Mapping[str, EngineJournal | Unread]) -> dict[str,
     return {**journals, KUBELET: replace(kubelet, failures=own)}
 
 
+def _with_surroundings(desk: Desk, journal: EngineJournal | Unread) -> EngineJournal | Unread:
+    """With what else of the node bears on what is not over."""
+    if isinstance(journal, Unread):
+        return journal
+    return replace(journal, failures=tuple(_with_circumstances(desk, failure) for failure in journal.failures))
+
+
+def _with_circumstances(desk: Desk, failure: StartFailure) -> StartFailure:
+    looked = (look(desk, beside, failure.last) for beside in failure.error.beside)
+    circumstances = tuple(one for one in looked if one is not None)
+    instead = next((one.instead for one in circumstances if one.instead is not None), failure.error)
+    containers = tuple(known_as(desk, name) for name in failure.names[-MOST_CONTAINERS:])
+    return replace(failure, error=instead, containers=containers, circumstances=circumstances)
+
+
 def _units(daemons: Daemons | Unread, raw: Raw) -> Iterator[tuple[str, str]]:
     """The unit of each engine; several daemons of one program, as inside of Docker's, have one that systemd starts."""
     running = () if isinstance(daemons, Unread) else daemons.of(*ENGINES)
@@ -125,48 +237,92 @@ def _units(daemons: Daemons | Unread, raw: Raw) -> Iterator[tuple[str, str]]:
             unit = UNITS[program]
             if all(daemon.program is not program for daemon in running) and isinstance(raw.log(_name(unit)), Log):
                 yield engine, unit
+    if any(isinstance(raw.entry(program, follow=True), Entry) for program in PROGRAMS):
+        yield PODMAN, PODMAN_UNIT
 
 
 def _name(unit: str) -> str:
     return f"{JOURNALS}{unit}.log"
 
 
-def _journal(raw: Raw, engine: str, unit: str, started: Mapping[str, float]) -> EngineJournal | Unread:
-    log = raw.log(_name(unit))
+def _journal(desk: Desk, engine: str, unit: str, starts: _Starts) -> EngineJournal | Unread:
+    log = desk.raw.log(_name(unit))
+    lines = [] if isinstance(log, Unread) else list(_lines(log))
+    kept = list(_kept(desk)) if engine == DOCKER else []
+    found = list(_failures(engine, lines, kept))
+    over = [one for one in found if starts.over(one)]
+    failures = tuple(one for one in found if one not in over)
     if isinstance(log, Unread):
-        return log
-    found = list(_failures(engine, log))
-    later = max((moment for name, moment in started.items() if name in _ENGINE_OF.get(engine, (name,))), default=None)
-    over = [one for one in found if later is not None and one.at is not None and one.at < later]
-    return EngineJournal(
-        failures=tuple(one for one in found if one not in over),
-        over=tuple(over),
-        read_from={"journal": Evidence(log.where, f"{len(log.text.splitlines())} lines were looked through")},
-    )
+        return EngineJournal(failures=failures, over=tuple(over), unread=log) if failures else log
+    looked = Evidence(log.where, f"{len(log.text.splitlines())} lines were looked through")
+    return EngineJournal(failures=failures, over=tuple(over), read_from={"journal": looked})
 
 
-def _failures(engine: str, log: Log) -> Iterable[StartFailure]:
-    """By the error that each line matches first, the latest first."""
-    found: dict[tuple[str, str], StartFailure] = {}
+def _lines(log: Log) -> Iterator[_Line]:
+    """Those of which one of the errors may tell."""
     for line in log.text.splitlines():
         said = _LINE.match(line)
-        if said is None or not re.search(ANCHOR, said[2]):
-            continue
-        matched = next(((error, match) for error in ERRORS if (match := re.search(error.form, said[2]))), None)
-        if matched is None:
-            continue
-        error, match = matched
-        detail = next((group for group in match.groups() if group), "").rstrip('\\" .:,')[:MOST_LETTERS]
+        if said is not None and re.search(ANCHOR, said[2]):
+            yield _Line(said[2], _moment(said[1]), said[1], log.where, named_in(said[2]))
+
+
+def _kept(desk: Desk) -> Iterator[_Line]:
+    """What dockerd keeps of containers whose last start failed, in the form in which a journal would have it."""
+    kept, booted = desk.get(KeptContainers), booted_at(desk.raw)
+    for one in () if isinstance(kept, Unread) else kept.containers:
+        if one.failed and re.search(ANCHOR, one.state.error) and one.since(booted, desk.raw):
+            yield _as_line(one, one.written(desk.raw))
+
+
+def _as_line(one: KeptContainer, at: float | None) -> _Line:
+    import datetime
+
+    moment = None if at is None else datetime.datetime.fromtimestamp(at, datetime.timezone.utc)
+    stamp = None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S%z}"
+    return _Line(one.state.error.replace("\n", "\\n"), at, stamp, one.path, one.id, one.name or one.id)
+
+
+def _failures(engine: str, lines: Sequence[_Line], kept: Sequence[_Line]) -> Iterable[StartFailure]:
+    """By the error that each line matches first, the latest first."""
+    logged = [matched for line in lines if (matched := _matched(line)) is not None]
+    stay = [matched for line in kept if (matched := _matched(line)) is not None]
+    news = [one for one in stay if one.error.name != OF_REQUESTS and not any(_same(one, told) for told in logged)]
+    found: dict[tuple[str, str], StartFailure] = {}
+    for one in sorted((*logged, *news), key=lambda one: float("inf") if one.line.at is None else one.line.at):
+        line, error, detail = one.line, one.error, one.detail
         before = found.pop((error.name, detail), None)
+        names = dict.fromkeys((*(before.names if before is not None else ()), line.name))
         found[error.name, detail] = StartFailure(
             engine=engine,
             error=error,
             detail=detail,
             count=1 if before is None else before.count + 1,
-            at=_moment(said[1]),
-            read_from={"line": Evidence(log.where, _abridged(said[2], match.start()), at=said[1])},
+            last=Told(line.message, detail, line.at),
+            names=tuple(name for name in names if name),
+            read_from={"line": Evidence(line.where, _abridged(line.message, one.begin), at=line.stamp)},
         )
     return reversed(found.values())
+
+
+def _matched(line: _Line) -> _Matched | None:
+    found = next(((error, match) for error in ERRORS if (match := re.search(error.form, line.message))), None)
+    if found is None:
+        return None
+    error, match = found
+    detail = next((group for group in match.groups() if group), "").rstrip('\\" .:,')[:MOST_LETTERS]
+    # A form that excludes words of the whole line begins where that does: its sentence is at the end.
+    return _Matched(line, error, detail, match.start() or max(0, match.end() - MOST_LETTERS))
+
+
+def _same(kept: _Matched, told: _Matched) -> bool:
+    """Whether a journal tells what is kept: of the container by its id or name, or of none within a second or two."""
+    own, line = kept.line, told.line
+    if kept.error.name != told.error.name:
+        return False
+    if own.name in line.message or f"/containers/{own.called}/" in line.message:
+        return True
+    near = own.at is not None and line.at is not None and abs(own.at - line.at) <= SAME
+    return not line.name and near and kept.detail == told.detail
 
 
 def _abridged(message: str, at: int) -> str:
@@ -187,15 +343,22 @@ def _moment(stamp: str) -> float | None:
     return None
 
 
-def _starts(raw: Raw, workloads: GpuWorkloads) -> dict[str, float]:
-    """When each engine last started a container that has a GPU and still runs, in seconds since the epoch."""
+def _starts(raw: Raw, workloads: GpuWorkloads) -> _Starts:
     booted = booted_at(raw)
-    if booted is None:
-        return {}
-    started: dict[str, float] = {}
-    for one in workloads:
+    starts = _Starts(any={}, given={})
+    for one in workloads if booted is not None else ():
         leading = one.workload.leading
-        if leading is not None and leading.started and one.has_gpu is True:
-            moment = booted + leading.started / TICKS_PER_SECOND
-            started[one.workload.engine] = max(started.get(one.workload.engine, 0.0), moment)
-    return started
+        if booted is not None and leading is not None and leading.started and one.has_gpu is True:
+            engine, moment = one.workload.engine, booted + leading.started / TICKS_PER_SECOND
+            for started in (starts.any, starts.given) if _by_toolkit(one) else (starts.any,):
+                started[engine] = max(started.get(engine, 0.0), moment)
+    return starts
+
+
+def _by_toolkit(one: GpuWorkload) -> bool:
+    """Whether it got its GPU by the toolkit or by CDI; of one whose configuration is not known that is not denied."""
+    config, docker = one.workload.config, one.workload.docker
+    if not isinstance(config, OciConfig):
+        return True
+    asked = isinstance(docker, DockerContainer) and bool(docker.requests)
+    return asked or config.legacy_hook or config.edited or bool(config.requests)

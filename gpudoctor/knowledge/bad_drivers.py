@@ -16,12 +16,16 @@ _PLATFORMS = "https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/lates
 
 
 class Scope(Struct, frozen=True):
-    """Where a release goes wrong; all that is stated must hold. `device_ids`: PCI ids; `mixed_mig`: GPUs with MIG on beside whole ones."""
+    """Where a release goes wrong; all that is stated must hold. `device_ids`: PCI ids; `mixed_mig`: GPUs with MIG on beside whole ones.
+
+    `parameter`: a registry key of the kernel module and its value, as in /proc/driver/nvidia/params.
+    """
 
     device_ids: tuple[str, ...] = ()
     mixed_mig: bool = False
     mig: bool = False
     kubernetes: bool = False
+    parameter: tuple[str, str] | None = None
 
 
 class KnownBad(Struct, frozen=True):
@@ -40,6 +44,8 @@ class KnownBad(Struct, frozen=True):
 # pci.ids 2026-08-22: GB202GL, RTX PRO 6000 Blackwell Server Edition; GB100, B200; GH100, GH200; GB100, GB200.
 _RTX_PRO_SERVER, _B200 = ("2bb5",), ("2901",)
 _GRACE = ("2342", "2348", "2941")
+# nv-reg.h of open-gpu-kernel-modules 595.45.04: the driver, not the kernel, manages memory behind the coherent link.
+_CDMM = ("CoherentGPUMemoryMode", "driver")
 
 KNOWN_BAD = (
     KnownBad(
@@ -79,7 +85,7 @@ KNOWN_BAD = (
         "cdmm-mig",
         "the GPU Operator's driver container turns coherent driver-based memory management on, which MIG does not work with",
         "Read the notes of the release to install before using MIG or GPUDirect Storage; keep the management on otherwise.",
-        Scope(device_ids=_GRACE, mig=True, kubernetes=True),
+        Scope(device_ids=_GRACE, mig=True, kubernetes=True, parameter=_CDMM),
         _NOTES,
         releases=("580.65.06",),
     ),

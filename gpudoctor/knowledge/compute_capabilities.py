@@ -129,7 +129,9 @@ _CHIPS = (
 
 def cc_of_chip(chip: str) -> str | None:
     """`9.0` for GH100, `8.6` for GA102GL; None for a chip whose capability no source tells."""
-    return next((cc for pattern, cc in _CHIPS if re.fullmatch(rf"(?:{pattern})B?(?:GL|M|GLM|BM)?", chip)), None)
+    # Only patterns of the same two letters are compiled.
+    alike = ((pattern, cc) for pattern, cc in _CHIPS if pattern[:2] == chip[:2])
+    return next((cc for pattern, cc in alike if re.fullmatch(rf"(?:{pattern})B?(?:GL|M|GLM|BM)?", chip)), None)
 
 
 def targets(toolkit: str) -> tuple[str, ...] | None:

@@ -91,6 +91,26 @@ GENERATE_SPEC = Remedy(
 )
 
 
+BY_GPUS = Remedy(
+    Action.CHANGE_WORKLOAD,
+    "Or start the container with --gpus, which goes by the toolkit's hook and needs no CDI.",
+    run=("docker run --gpus all IMAGE nvidia-smi -L",),
+    interrupts="this container only",
+    confirm="it lists the GPUs",
+)
+
+
+def switch_on_cdi(one: Docker) -> Remedy:
+    """features.cdi in the file that this dockerd reads."""
+    option = "" if one.path == DAEMON_JSON else f" --config={shlex.quote(one.path)}"
+    return Remedy(
+        Action.CHANGE_CONFIG,
+        f"Switch CDI on in {one.path}.",
+        run=(f"nvidia-ctk runtime configure --runtime=docker --cdi.enabled{option}",),
+        confirm=_validate(one),
+    )
+
+
 def restart(one: Docker) -> Remedy:
     """Have the file read and the toolkit found."""
     rootless = one.daemon is not None and is_rootless(one.daemon)

@@ -17,6 +17,9 @@ LOADER_DIRECTORIES = (
 )
 """Where the loader finds a library by its name alone on the distributions that NVIDIA supports."""
 
+TRUSTED_DIRECTORIES = LOADER_DIRECTORIES[:-1]
+"""Of these the loader's own, which it looks into after its cache: those of a distribution's glibc (ld.so(8)); /lib leads to /usr/lib."""
+
 DRIVER_CONTAINER_DIRECTORIES = (
     "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
     "/run/nvidia/driver/usr/lib/aarch64-linux-gnu",

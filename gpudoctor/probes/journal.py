@@ -13,7 +13,7 @@ JOURNALS = "journal/"
 SUFFIX = ".log"
 SECONDS = 3.0
 LINES = 50
-ENGINES = ("docker", "containerd", "crio", "kubelet", "k3s", "rke2", "snap.docker.dockerd", "snap.microk8s")
+ENGINES = ("docker", "containerd", "crio", "kubelet", "k3s", "rke2", "snap.docker.dockerd", "snap.microk8s", "podman")
 SINCE = "-24h"
 """As far back their journals are looked through: a day of a busy kubelet's is read within a second."""
 

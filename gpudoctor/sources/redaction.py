@@ -13,7 +13,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from gpudoctor.facts.loader_cache import CACHE
 from gpudoctor.facts.pci_config import config_bytes, extended_capability
+from gpudoctor.sources.loader_cache_writer import driver_part
 from gpudoctor.sources.private_members import (
     CLOUD_TAGS,
     CONTAINER_CONFIGS,
@@ -103,6 +105,8 @@ class _Redactor:
             return _dumped(self._value(json.loads(content)))
         if name.startswith("root/sys/") and name.endswith("/config"):
             return _without_serial(content)
+        if name.endswith(CACHE):
+            return driver_part(content, self.path)
         # Bytes that are no text stay as they are.
         return self._text(name, content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
@@ -128,7 +132,13 @@ class _Redactor:
             if key in line:
                 done[key] = self.path(str(line[key]))
         if "text" in line:
-            done["text"] = self._text(where, str(line["text"]))
+            text = str(line["text"])
+            if where.endswith(CACHE):
+                done["text"] = driver_part(text.encode("utf-8", "backslashreplace"), self.path).decode(
+                    "utf-8", "backslashreplace"
+                )
+            else:
+                done["text"] = self._text(where, text)
         return done
 
     def _value(self, value: Any, key: str = "") -> Any:
@@ -247,5 +257,5 @@ def _texts(name: str, content: bytes) -> Iterator[tuple[str, str]]:
             for key in ("path", "to", "text", "stdout", "stderr"):
                 if isinstance(said.get(key), str):
                     yield where if key == "text" else "", said[key]
-    elif not name.endswith("/config"):
+    elif not name.endswith(("/config", CACHE)):
         yield name, content.decode("utf-8", "surrogateescape")

@@ -147,7 +147,8 @@ def _entry_record(line: dict[str, Any], where: str) -> tuple[str, Record]:
     path = line.get("path")
     if not isinstance(path, str) or not path.startswith("/") or "/../" in f"{path}/":
         raise SourceError(f"{where}: path must be absolute, found {path!r}")
-    path = "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+    if "//" in path or "/./" in path or path.endswith(("/", "/.")):
+        path = "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
     if "error" in line:
         return path, Record(error=str(line["error"]))
     known = ("type", "uid", "gid", "size", "mtime", "major", "minor", "to")

@@ -7,9 +7,10 @@ forward compatibility may be newer, never older: facts and tables in knowledge/c
 from typing import TypeAlias
 
 from gpudoctor.facts.driver import NvidiaModule
-from gpudoctor.facts.inner_libraries import CUDA, NVML, InnerLibrary, MappedLibrary
+from gpudoctor.facts.inner_libraries import CUDA, NVML, InnerLibraries, InnerLibrary, MappedLibrary
 from gpudoctor.facts.mounts import MountedLibrary
 from gpudoctor.facts.workload_devices import Devices
+from gpudoctor.knowledge.compat_packages import PAGE, Trouble, package_trouble
 from gpudoctor.knowledge.cuda_compatibility import Fit, forward_compatible, package_fit
 from gpudoctor.report import NodeGpu
 from gpudoctor.trace import Step, StepId, failed, passed, skipped, unknown, warned
@@ -17,8 +18,6 @@ from gpudoctor.tracing import remedies
 from gpudoctor.tracing.ground import Ground
 from gpudoctor.tracing.sight import LIBRARY_PATH, Sight
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
-
-PAGE = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
 
 Library: TypeAlias = InnerLibrary | MappedLibrary
 
@@ -101,25 +100,19 @@ def _compat(library: Library, sight: Sight, ground: Ground, version: str) -> Ste
     folder = library.path.rpartition("/")[0]
     remedy = remedies.library_path(folder)
     begin = f"{library.path} of {library.version} comes first, a package for forward compatibility"
-    fit = package_fit(library.version, version)
-    if fit is Fit.NOT_COMPATIBLE:
-        said = f"{begin} that is older than the driver {version}, which it does not work with: CUDA answers 803"
-        return failed(StepId.LIBRARIES, said, evidence, *remedy, references=(PAGE,))
-    if fit is Fit.NOT_NEEDED:
-        said = f"{begin} of the driver's own branch, where none is needed"
-        return warned(StepId.LIBRARIES, said, evidence, *remedy, references=(PAGE,))
     gpus = _gpus(sight, ground)
-    refusing = next((gpu for gpu in gpus if forward_compatible(gpu.name) is False), None)
-    if refusing is not None:
-        said = f"{begin}, which {refusing.name} does not support: CUDA answers 804"
-        named = Evidence(f"the node's GPU {refusing.address}", refusing.name or "")
-        return failed(StepId.LIBRARIES, said, (*evidence, named), *remedy, references=(PAGE,))
-    if fit is Fit.COMPATIBLE and gpus and all(forward_compatible(gpu.name) for gpu in gpus):
+    found = package_trouble(library.version, version, tuple(gpu.name or "" for gpu in gpus))
+    if found is None:
         return None
-    why = Unread(
-        Why.NOT_ANSWERED, library.path, "NVIDIA's table does not tell whether it works with this driver and these GPUs"
-    )
-    return unknown(StepId.LIBRARIES, why, f"{begin}; {why.detail}", evidence)
+    comma = "," if found.trouble is Trouble.REFUSED else ""
+    said = f"{begin}{comma} {found.words}"
+    if found.breaks:
+        refusing = next((gpu for gpu in gpus if found.refusing and gpu.name == found.refusing), None)
+        named = (Evidence(f"the node's GPU {refusing.address}", found.refusing),) if refusing is not None else ()
+        return failed(StepId.LIBRARIES, said, (*evidence, *named), *remedy, references=(PAGE,))
+    if found.trouble is Trouble.NOT_NEEDED:
+        return warned(StepId.LIBRARIES, said, evidence, *remedy, references=(PAGE,))
+    return unknown(StepId.LIBRARIES, Unread(Why.NOT_ANSWERED, library.path, found.words), said, evidence)
 
 
 def _gpus(sight: Sight, ground: Ground) -> tuple[NodeGpu, ...]:
@@ -135,11 +128,9 @@ def _none(sight: Sight, module: NvidiaModule) -> Step:
     several = libraries.of(CUDA)
     if several:
         listed = ", ".join(f"{one.path} ({one.version or 'version unknown'})" for one in several)
-        unread = Unread(Why.NOT_ANSWERED, "/etc/ld.so.cache", "is not read yet, and tells which comes first")
-        evidence = tuple(one.evidence for one in several)
-        return unknown(
-            StepId.LIBRARIES, unread, f"several libcuda are inside: {listed}; {unread.where} {unread.detail}", evidence
-        )
+        unread = _order_unknown(libraries)
+        said = f"several libcuda are inside: {listed}; which comes first, {unread.where} does not tell: {unread.detail}"
+        return unknown(StepId.LIBRARIES, unread, said, tuple(one.evidence for one in several))
     if mounted := next((one for one in _mounted(sight) if one.name == CUDA), None):
         return _mounted_only(mounted, sight, module)
     if libraries.unseen is not None:
@@ -168,7 +159,7 @@ def _mounted_only(mounted: MountedLibrary, sight: Sight, module: NvidiaModule) -
 
 
 def _right(first: Library, sight: Sight, ground: Ground, module: NvidiaModule) -> Step:
-    """The right one; which may not be the first where the loader's cache knows a package for forward compatibility."""
+    """The right one; which may not be the first where the loader's cache was not seen, and may know a package for forward compatibility."""
     evidence = (*_cite(first, sight), *module.cite("version"))
     if first.compat:
         said = f"{first.path} of {first.version} works with the driver {module.version} on these GPUs"
@@ -178,14 +169,29 @@ def _right(first: Library, sight: Sight, ground: Ground, module: NvidiaModule) -
             StepId.LIBRARIES, f"PID {first.pid} has loaded {CUDA} {first.version}, as the module is", evidence
         )
     waiting = next((one for one in sight.libraries.compat if _could_come_first(one, module.version or "")), None)
-    if waiting is None or first.by_variable:
+    if waiting is None or first.by_variable or _told(sight.libraries, first):
         return passed(StepId.LIBRARIES, f"{CUDA} {first.version} comes first, as the module is", evidence)
     gpus = _gpus(sight, ground)
     said = f"{CUDA} {first.version} is inside, as the module is"
     if gpus and all(forward_compatible(gpu.name) for gpu in gpus):
         return passed(StepId.LIBRARIES, f"{said}; the image's {waiting.path} would work as well", evidence)
-    unread = Unread(Why.NOT_ANSWERED, "/etc/ld.so.cache", f"is not read yet, and may put {waiting.path} before it")
-    return unknown(StepId.LIBRARIES, unread, f"{said}; {unread.where} {unread.detail}", (*evidence, waiting.evidence))
+    unread = _order_unknown(sight.libraries)
+    said = f"{said}; whether {waiting.path} comes before it, {unread.where} does not tell: {unread.detail}"
+    return unknown(StepId.LIBRARIES, unread, said, (*evidence, waiting.evidence))
+
+
+def _told(libraries: InnerLibraries, first: InnerLibrary) -> bool:
+    """Whether the cache tells that it is first: it has it so, or has none, and a folder is reached by the cache or not at all."""
+    return not isinstance(libraries.cache, Unread) and libraries.cached.get(CUDA) in (None, first.path)
+
+
+def _order_unknown(libraries: InnerLibraries) -> Unread:
+    """Why the loader's order is not known."""
+    if isinstance(libraries.cache, Unread):
+        return libraries.cache
+    where = libraries.cache.read_from["libraries"].where
+    detail = "it has no libcuda of 64 bits that is there" if libraries.cache.exists else "there is none"
+    return Unread(Why.NOT_ANSWERED, where, detail)
 
 
 def _could_come_first(library: InnerLibrary, version: str) -> bool:

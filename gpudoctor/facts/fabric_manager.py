@@ -1,0 +1,150 @@
+"""NVIDIA's fabric manager: whether this node needs it, whether it is started, and of which version it is.
+
+It compares its version with the driver's when it starts, and ends where they differ. Its words then, as installation guides quote their
+journals: "fabric manager NVIDIA GPU driver interface version 570.86.15 don't match with driver version 570.124.06. Please update with
+matching NVIDIA driver package." Fabric Manager User Guide: --version; its unit says WantedBy=multi-user.target. Read 2026-11-30.
+"""
+
+import re
+
+from msgspec import Struct
+
+from gpudoctor.facts.desk import Desk, Fact, Reading
+from gpudoctor.facts.nvml import Nvml
+from gpudoctor.facts.pci import NvSwitches
+from gpudoctor.facts.persistence import SLICES
+from gpudoctor.facts.raw import Absent, CommandOutput, Entry, EntryType, Log, Raw
+from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
+
+UNIT = "nvidia-fabricmanager.service"
+WANTED = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
+JOURNAL = f"journal/{UNIT}.log"
+PROGRAM = "/usr/bin/nv-fabricmanager"
+ASK = ("nv-fabricmanager", "--version")
+
+_SAID = re.compile(r"version is\s*:\s*(\d+\.\d+(?:\.\d+)?)")
+_REFUSAL = re.compile(
+    r"interface version (\d+\.\d+(?:\.\d+)?) don't match with driver version (\d+\.\d+(?:\.\d+)?)[^\n]*"
+)
+_NO_FABRIC = "not_supported"
+
+
+class Refusal(Struct, frozen=True):
+    """What it said last about a driver of another version."""
+
+    version: str
+    driver: str
+    evidence: Evidence
+
+
+class FabricManager(Fact, frozen=True):
+    """`needed` is whether the GPUs are joined by NVSwitches; nothing else is known where they are not, or where nobody starts it.
+
+    `version` is that of the program on disk, which a running one need not be of; "" where there is no program.
+    """
+
+    needed: Reading[bool]
+    enabled: Reading[bool] = False
+    running: Reading[bool] = False
+    version: Reading[str] = ""
+    refusal: Refusal | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """The service."""
+        return Subject(SubjectKind.SERVICE, "nvidia-fabricmanager")
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "FabricManager | Unread":
+        """Asks the program for its version only where it is started at boot, or runs."""
+        needed, why = _needed(desk)
+        if needed is not True:
+            return cls(needed=needed, read_from={"needed": why})
+        enabled, link = _enabled(desk.raw)
+        running, group = _running(desk.raw)
+        seen = {"needed": why, "enabled": link, "running": group}
+        if enabled is not True and running is not True:
+            return cls(needed=True, enabled=enabled, running=running, read_from=seen)
+        version, said = _version(desk.raw)
+        refusal = None if running is True else _refusal(desk.raw)
+        return cls(
+            needed=True,
+            enabled=enabled,
+            running=running,
+            version=version,
+            refusal=refusal,
+            read_from={**seen, "version": said},
+        )
+
+
+def _needed(desk: Desk) -> tuple[Reading[bool], Evidence]:
+    """By the switches on the bus; those of NVLink 5 are no functions of it, there NVML tells of a fabric (nvml.h, nvmlGpuFabricInfo_t)."""
+    switches, nvml = desk.get(NvSwitches), desk.get(Nvml)
+    if not isinstance(switches, Unread) and switches.switches:
+        shows = f"{len(switches.switches)} NVSwitches, the first at {switches.switches[0].address}"
+        return True, Evidence(switches.read_from["listing"].where, shows)
+    for device in () if isinstance(nvml, Unread) else nvml.devices:
+        state = device.fields.get("fabric.state")
+        if isinstance(state, str) and state != _NO_FABRIC:
+            return True, device.evidence("fabric.state")
+    if isinstance(switches, Unread):
+        return switches, Evidence(switches.where, switches.detail)
+    if switches.unlisted is not None:
+        return switches.unlisted, Evidence(switches.unlisted.where, switches.unlisted.detail)
+    return False, Evidence(switches.read_from["listing"].where, "no NVSwitch")
+
+
+def _enabled(raw: Raw) -> tuple[Reading[bool], Evidence]:
+    link = raw.entry(WANTED)
+    if isinstance(link, Unread):
+        return link, Evidence(WANTED, link.detail)
+    if isinstance(link, Absent):
+        return False, link.evidence
+    return True, Evidence(WANTED, f"-> {link.to}" if link.to else "exists")
+
+
+def _running(raw: Raw) -> tuple[Reading[bool], Evidence]:
+    """By its control group; a node has one kind of them, so that a recording need not speak of the others."""
+    groups = [raw.entry(f"{place}/{UNIT}") for place in SLICES]
+    group = next((entry for entry in groups if isinstance(entry, Entry) and entry.type is EntryType.DIR), None)
+    if group is not None:
+        return True, Evidence(group.where, "exists")
+    refused = [entry for entry in groups if isinstance(entry, Unread) and entry.why is not Why.NOT_RECORDED]
+    gone = [entry for entry in groups if isinstance(entry, Absent)]
+    in_view = any(isinstance(raw.entry(place), Entry) for place in SLICES)
+    if refused or not gone or not in_view:
+        unseen = refused[0] if refused else Unread(Why.NOT_RECORDED, f"{SLICES[0]}/{UNIT}", "is not in view")
+        return unseen, Evidence(unseen.where, unseen.detail)
+    return False, gone[0].evidence
+
+
+def _version(raw: Raw) -> tuple[Reading[str], Evidence]:
+    program = raw.entry(PROGRAM, follow=True)
+    if isinstance(program, Unread):
+        return program, Evidence(PROGRAM, program.detail)
+    if isinstance(program, Absent):
+        return "", program.evidence
+    output = raw.command(ASK)
+    where = " ".join(ASK)
+    if not isinstance(output, CommandOutput):
+        unread = output if isinstance(output, Unread) else Unread(Why.UNREADABLE, where, "cannot be run")
+        return unread, Evidence(where, unread.detail)
+    found = _SAID.search(output.stdout)
+    said = found[0] if found else (output.stdout or output.stderr).strip().partition("\n")[0][:100]
+    if found is None:
+        return Unread(Why.UNREADABLE, where, f"tells no version: {said!r}"), Evidence(where, said or "says nothing")
+    return found[1], Evidence(where, said)
+
+
+def _refusal(raw: Raw) -> Refusal | None:
+    log = raw.log(JOURNAL)
+    found = list(_REFUSAL.finditer(log.text)) if isinstance(log, Log) else []
+    if not found or not isinstance(log, Log):
+        return None
+    last = found[-1]
+    return Refusal(last[1], last[2], Evidence(log.where, f"fabric manager NVIDIA GPU driver {last[0].strip()}"))
+
+
+def cited(manager: FabricManager, *fields: str) -> Cited:
+    """The evidence for those of the fields that were looked at."""
+    return tuple(manager.read_from[field] for field in fields if field in manager.read_from)
