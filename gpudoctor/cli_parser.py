@@ -1,9 +1,10 @@
 """The argument parser."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gpudoctor import __version__
 from gpudoctor.config import nearest
@@ -20,10 +21,23 @@ ROOT_HELP = "this node, its proc, sys and dev being below DIR"
 class _Parser(argparse.ArgumentParser):
     """A usage error is 3: scripts take argparse's own 2 for a broken GPU."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": _formatter, **options})
+
     def error(self, message: str) -> NoReturn:
         """One line, then exit."""
         sys.stderr.write(f"{self.prog}: {' '.join(message.split())}\n")
         sys.exit(int(ExitCode.UNKNOWN))
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """As wide as the terminal, but without importing shutil for it: argparse makes one for each option, and a run shows no help."""
+    columns = os.environ.get("COLUMNS", "")
+    try:
+        width = int(columns) if columns.isdecimal() and int(columns) else os.get_terminal_size(1).columns
+    except OSError:
+        width = 80
+    return argparse.HelpFormatter(prog, width=(width or 80) - 2)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

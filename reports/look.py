@@ -3,7 +3,6 @@
 import argparse
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from typing import TextIO
 
@@ -54,6 +53,8 @@ def _width(is_terminal: bool, environment: Mapping[str, str]) -> int:
     if not is_terminal:
         columns = environment.get("COLUMNS", "")
         return min(max(NARROWEST, int(columns)), WIDEST) if _COLUMNS.fullmatch(columns) else PIPE_WIDTH
+    import shutil
+
     return min(max(NARROWEST, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns), WIDEST)
 
 

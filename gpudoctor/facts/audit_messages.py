@@ -14,6 +14,7 @@ from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.processes import Processes
 from gpudoctor.facts.raw import Absent, Entry, TextFile, decimal
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 AUDIT_LOG = "/var/log/audit/audit.log"
@@ -27,12 +28,12 @@ KEEP = rf"(?:avc: +denied|apparmor=\"DENIED\").*{_ABOUT}"
 """Of the audit's file no other line is held or recorded."""
 _ANCHORS = ("avc: ", 'apparmor="DENIED"')
 
-_FIELD = re.compile(r'(\w+)=("[^"]*"|\S+)')
-_TIME = re.compile(r"audit\((\d{1,11})\.\d+:\d+\)")
+_FIELD = pattern(r'(\w+)=("[^"]*"|\S+)')
+_TIME = pattern(r"audit\((\d{1,11})\.\d+:\d+\)")
 
-GPU_NODE = re.compile(r"(?:/dev/)?(?:nvidia-caps/)?nvidia(?:\d{1,3}|ctl|-uvm(?:-tools)?|-modeset|-cap\d{1,4})")
+GPU_NODE = pattern(r"(?:/dev/)?(?:nvidia-caps/)?nvidia(?:\d{1,3}|ctl|-uvm(?:-tools)?|-modeset|-cap\d{1,4})")
 """The driver's nodes by the last part of their names, as an AVC has it, or by path, as AppArmor has it."""
-DRIVER_FILE = re.compile(r"(?:/[\w./-]*/)?(?:lib(?:cuda|nvcuvid|nvidia-[\w-]+)\.so(?:\.\d+)*|nvidia-smi)")
+DRIVER_FILE = pattern(r"(?:/[\w./-]*/)?(?:lib(?:cuda|nvcuvid|nvidia-[\w-]+)\.so(?:\.\d+)*|nvidia-smi)")
 
 
 class Message(Struct, frozen=True):

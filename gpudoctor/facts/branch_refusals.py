@@ -14,22 +14,23 @@ from msgspec import Struct
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.driver_release import DriverRelease
 from gpudoctor.facts.kernel_log import KernelLog
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
 ATTEMPT = "nvidia-nvlink: Nvlink Core is being initialized"
 """What the module prints first each time it is loaded (nvlink_linux.c, nvlink_core_init)."""
 
-_LEGACY = re.compile(
+_LEGACY = pattern(
     r"The NVIDIA (.{1,80}?) GPU installed in this system is +supported through the NVIDIA (\d{2,4})[\w.-]{0,12} Legacy drivers\."
     r".{0,120}?The ([\d.]{3,20}) NVIDIA driver will +ignore +this GPU"
 )
 # Up to 304 the release comes before "NVIDIA Linux driver release". "Not supported by open nvidia.ko" is about the flavour.
-_UNSUPPORTED = re.compile(
+_UNSUPPORTED = pattern(
     r"The NVIDIA GPU (\S{12,16}) \(PCI ID: [0-9a-f:]{9}\) installed in this system is not supported by the"
     r" (?:NVIDIA ([\d.]{3,20}) driver|([\d.]{3,20}) NVIDIA \w+ driver) release"
 )
-_IGNORED = re.compile(r"NVRM: ignoring the legacy GPU (\S{12,16})")
-_NONE_FOUND = re.compile(r"NVRM: No NVIDIA (?:GPU found|graphics adapter found)")
+_IGNORED = pattern(r"NVRM: ignoring the legacy GPU (\S{12,16})")
+_NONE_FOUND = pattern(r"NVRM: No NVIDIA (?:GPU found|graphics adapter found)")
 _FIRST_LINES = 12
 """Within so many lines lies what is looked for of a message of five or six, other messages between them."""
 

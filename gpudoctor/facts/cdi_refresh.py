@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.raw import JOURNALS, Absent, Entry, EntryType, Listing, Log, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread
 
 NAME = "nvidia-cdi-refresh"
@@ -24,10 +25,10 @@ OUTPUT, OUTPUT_VARIABLE = "/var/run/cdi/nvidia.yaml", "NVIDIA_CTK_CDI_OUTPUT_FIL
 SMI = ("/usr/bin/nvidia-smi", "/usr/sbin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi")
 CTK = "/usr/bin/nvidia-ctk"
 
-_LINE = re.compile(r"^(\S+|\w{3} +\d+ [\d:]+) \S+ ([^:\[]+)(?:\[\d+\])?: (.*)$")
-_ERROR = re.compile(r"level=(?:error|fatal) msg=\"((?:[^\"\\]|\\.)*)\"")
-_FAILED = re.compile(r"Failed with result '([^']+)'|Failed to start |Start request repeated too quickly")
-_SKIPPED = re.compile(
+_LINE = pattern(r"^(\S+|\w{3} +\d+ [\d:]+) \S+ ([^:\[]+)(?:\[\d+\])?: (.*)$")
+_ERROR = pattern(r"level=(?:error|fatal) msg=\"((?:[^\"\\]|\\.)*)\"")
+_FAILED = pattern(r"Failed with result '([^']+)'|Failed to start |Start request repeated too quickly")
+_SKIPPED = pattern(
     r"skipped because of an unmet condition check \(([^)]*)\)|Skipped due to 'exec-condition'|being skipped"
 )
 

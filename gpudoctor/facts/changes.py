@@ -12,6 +12,7 @@ from gpudoctor.facts.pci import PciGpus
 from gpudoctor.facts.raw import Raw, TextFile
 from gpudoctor.facts.tasks import waits_for_reload
 from gpudoctor.knowledge import nvml_errors
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
 MOST_LINES = 4
@@ -31,14 +32,14 @@ class _LogForm(Struct, frozen=True):
 # "2026-11-29T06:12:33+0000 SUBDEBUG Upgraded: nvidia-driver-…" (dnf, logging.py); yum.log: "Nov 29 06:12:33 Updated: …";
 # zypp/history: "2026-11-29 06:12:33|install|nvidia-…" (libzypp, HistoryLog.cc); pacman.log: "[2026-…] [ALPM] upgraded nvidia (…)".
 _LOGS = (
-    _LogForm("/var/log/dpkg.log", re.compile(rf"^\S+ \S+ (?:install|upgrade|remove|purge) {_PACKAGE}")),
+    _LogForm("/var/log/dpkg.log", pattern(rf"^\S+ \S+ (?:install|upgrade|remove|purge) {_PACKAGE}")),
     _LogForm(
         "/var/log/dnf.rpm.log",
-        re.compile(rf"(?:Installed|Upgraded?|Erased?|Removed|Reinstalled|Downgraded?): {_PACKAGE}"),
+        pattern(rf"(?:Installed|Upgraded?|Erased?|Removed|Reinstalled|Downgraded?): {_PACKAGE}"),
     ),
-    _LogForm("/var/log/yum.log", re.compile(rf"(?:Installed|Updated|Erased): (?:\d+:)?{_PACKAGE}")),
-    _LogForm("/var/log/zypp/history", re.compile(rf"^[^|]+\|(?:install|remove\s*)\|{_PACKAGE}")),
-    _LogForm("/var/log/pacman.log", re.compile(r"\] (?:installed|upgraded|removed) (?:nvidia|linux)")),
+    _LogForm("/var/log/yum.log", pattern(rf"(?:Installed|Updated|Erased): (?:\d+:)?{_PACKAGE}")),
+    _LogForm("/var/log/zypp/history", pattern(rf"^[^|]+\|(?:install|remove\s*)\|{_PACKAGE}")),
+    _LogForm("/var/log/pacman.log", pattern(r"\] (?:installed|upgraded|removed) (?:nvidia|linux)")),
 )
 _RUNFILE_LOG = "/var/log/nvidia-installer.log"
 

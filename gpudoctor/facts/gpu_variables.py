@@ -4,11 +4,12 @@ Sources: NVIDIA/nvidia-container-toolkit v1.20.0 internal/config/image/{envvars,
 container-toolkit/docker-specialized.md; NVIDIA/k8s-device-plugin v0.20.0 internal/plugin/mps.go; Slurm gres.html and srun(1).
 """
 
-import re
 from collections.abc import Iterable
 from enum import Enum
 
 from msgspec import Struct
+
+from gpudoctor.patterns import pattern
 
 KEEP = (
     r"\A(?:NVIDIA_\w+|CUDA_\w+|NV_CUDA_\w+|NCCL_\w+|LD_LIBRARY_PATH|LD_PRELOAD|GPU_DEVICE_ORDINAL|container|"
@@ -16,15 +17,15 @@ KEEP = (
 )
 """What is read of the environment of a process; all others are let go unread, for they are nobody's business."""
 
-_KEEP = re.compile(KEEP)
+_KEEP = pattern(KEEP)
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 CUDA_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 _NOTHING = ("", "void", "none")
-_CDI_NAME = re.compile(r"[\w.-]+/[\w.-]+=[\w.:-]+")
-_INDEX = re.compile(r"\d{1,3}(?::\d{1,3})?")
-_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F/-]{4,}")
+_CDI_NAME = pattern(r"[\w.-]+/[\w.-]+=[\w.:-]+")
+_INDEX = pattern(r"\d{1,3}(?::\d{1,3})?")
+_UUID = pattern(r"(?:GPU|MIG)-[0-9a-fA-F/-]{4,}")
 
 
 class Asked(str, Enum):

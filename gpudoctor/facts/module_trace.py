@@ -11,6 +11,7 @@ from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.modprobe import ModprobeConfig
 from gpudoctor.facts.module_file import Dkms
 from gpudoctor.facts.raw import Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -23,25 +24,23 @@ LOADING = "NVRM: loading NVIDIA"
 
 # kernel/module/signing.c and security/lockdown: what the kernel says when it refuses a module. "module verification failed …
 # tainting kernel" is not among them: with Secure Boot off it is a remark.
-_SIGNATURE = re.compile(
+_SIGNATURE = pattern(
     r"Loading of (?:unsigned module|module with unavailable key|module with unsupported crypto) is rejected"
     r"|Lockdown: (?:modprobe|insmod|systemd-modules|kmod).{0,40}unsigned module loading is restricted"
     r"|module verification failed: .* rejecting|PKCS#7 signature not signed with a trusted key"
 )
 # kernel/module/main.c: check_modinfo and check_version.
-_VERMAGIC = re.compile(r"nvidia\S*: (?:version magic '.*' should be '|disagrees about version of symbol)")
+_VERMAGIC = pattern(r"nvidia\S*: (?:version magic '.*' should be '|disagrees about version of symbol)")
 # kernel-open/nvidia/nv-pci.c and nv.c.
-_PROBE_NOT_CALLED = re.compile(
-    r"NVRM: The NVIDIA (?:GPU )?probe routine was not called|NVRM: GPU \S+ is already bound to"
-)
-_REASON = re.compile(
+_PROBE_NOT_CALLED = pattern(r"NVRM: The NVIDIA (?:GPU )?probe routine was not called|NVRM: GPU \S+ is already bound to")
+_REASON = pattern(
     r"NVRM: (?!\[|Please|NVRM|The NVIDIA probe|None of|API mismatch|this kernel module has|make sure|components have)"
 )
 # drivers/base/dd.c, call_driver_probe: the first form until Linux 6.10, the second since.
-_PROBE_FAILED = re.compile(r"\S+: probe of \S+ failed|probe with driver \S+ failed")
-_NVIDIA_FAILED = re.compile(r"(?<!\S)nvidia: probe of|probe with driver nvidia failed")
-_FOUND_NONE = re.compile(r"NVRM: No NVIDIA (?:GPU|graphics adapter) found")
-_ABOUT_PROBE = re.compile(r"NVRM|nvidia", re.IGNORECASE)
+_PROBE_FAILED = pattern(r"\S+: probe of \S+ failed|probe with driver \S+ failed")
+_NVIDIA_FAILED = pattern(r"(?<!\S)nvidia: probe of|probe with driver nvidia failed")
+_FOUND_NONE = pattern(r"NVRM: No NVIDIA (?:GPU|graphics adapter) found")
+_ABOUT_PROBE = pattern(r"NVRM|nvidia", re.IGNORECASE)
 
 
 class Refusal(Struct, frozen=True):

@@ -4,7 +4,6 @@ Sources: opencontainers/runtime-spec config.md and config-linux.md; CDI SPEC.md 
 v1.20.0 internal/modifier (hooks, /var/run/nvidia-container-devices); moby api/types/container HostConfig.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -14,6 +13,7 @@ from gpudoctor.facts.desk import Citable
 from gpudoctor.facts.gpu_variables import Variables, variables
 from gpudoctor.facts.mounts import MountedLibrary, is_library, of_driver, plugin_device
 from gpudoctor.facts.raw import Absent, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 NODE_PREFIX = "/dev/nvidia"
@@ -175,7 +175,7 @@ def _requests(annotations: Mapping[str, str]) -> Iterable[str]:
 
 # nvidia.com/gpu of nvidia-ctk, k8s.device-plugin.nvidia.com/gpu, management.nvidia.com/gpu, nvidia.com/mig-1g.10gb, and the DRA driver's
 # k8s.gpu.nvidia.com/device; nvidia.com/imex-channel, nvidia.com/gds and other vendors' devices are no GPU.
-_OF_GPUS = re.compile(r"(?:[\w.-]+\.)?nvidia\.com/(?:p?gpu|mig[\w.-]*)=|k8s\.gpu\.nvidia\.com/(?:device|claim)=")
+_OF_GPUS = pattern(r"(?:[\w.-]+\.)?nvidia\.com/(?:p?gpu|mig[\w.-]*)=|k8s\.gpu\.nvidia\.com/(?:device|claim)=")
 
 
 # Annotations that name a container: containerd internal/cri/annotations, cri-o pkg/annotations, kubelet pkg/kubelet/types labels,

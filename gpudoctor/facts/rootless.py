@@ -16,12 +16,13 @@ from gpudoctor.facts.docker_places import DAEMON_JSON, config_of
 from gpudoctor.facts.gpu_specs import DEFAULT_FOLDERS, GpuSpecs, read_specs
 from gpudoctor.facts.raw import Raw, TextFile, decimal
 from gpudoctor.facts.toolkit_config import ToolkitConfig, ToolkitFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 SUBUID = "/etc/subuid"
 JIT_SINCE = (1, 18)
 MODE = "nvidia-container-runtime.mode"
-_NAME = re.compile(r"[a-z_][a-z0-9_.-]{0,31}", re.IGNORECASE)
+_NAME = pattern(r"[a-z_][a-z0-9_.-]{0,31}", re.IGNORECASE)
 
 
 class RootlessDocker(Citable, frozen=True):

@@ -6,7 +6,6 @@ process"), fs/exec.c (of fexecve a process is named by its descriptor, since 6.1
 last 4, which the error names); NVIDIA's Xid catalogue (13, 31, 43 and 45 are a program's own).
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
@@ -28,6 +27,7 @@ from gpudoctor.knowledge.start_errors import (
     Beside,
     StartError,
 )
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 NEAR = 60.0
@@ -37,11 +37,11 @@ MOST_NAMED = 4
 """Of the GPUs that there are as many are named."""
 
 _LDCONFIG = r"(ldconfig(?:\.real)?|nvc:\[ldconfig\]|\d{1,3})"
-_SUMMARY = re.compile(rf"oom-kill:constraint=(\w+),(?:.*?oom_memcg=([^,]*),)?.*\btask={_LDCONFIG},pid=")
-_KILLED = re.compile(rf"([Mm]emory cgroup o|O)ut of memory[^:]*: Kill(?:ed)? process \d+,?.* \({_LDCONFIG}\)")
+_SUMMARY = pattern(rf"oom-kill:constraint=(\w+),(?:.*?oom_memcg=([^,]*),)?.*\btask={_LDCONFIG},pid=")
+_KILLED = pattern(rf"([Mm]emory cgroup o|O)ut of memory[^:]*: Kill(?:ed)? process \d+,?.* \({_LDCONFIG}\)")
 # A control group of one container or pod: the node's own, such as kubepods.slice and docker.service, have no such name.
-_OF_CONTAINER = re.compile(r"[0-9a-f]{64}|pod[0-9a-f]{8}[-_]")
-_XID = re.compile(r"NVRM: Xid \(PCI:\S+\): (?!(?:13|31|43|45),)(\d+)")
+_OF_CONTAINER = pattern(r"[0-9a-f]{64}|pod[0-9a-f]{8}[-_]")
+_XID = pattern(r"NVRM: Xid \(PCI:\S+\): (?!(?:13|31|43|45),)(\d+)")
 
 
 class Told(Struct, frozen=True):

@@ -72,7 +72,7 @@ class ToolkitSurroundings(Fact, frozen=True):
         daemons = desk.get(Daemons)
         platform = desk.get(Platform)
         tegra = not isinstance(platform, Unread) and platform.kind is PlatformKind.TEGRA
-        own_path = not isinstance(daemons, Unread) and bool(daemons.of(*_BRINGS_RUNC))
+        own_path = isinstance(daemons, Unread) or bool(daemons.of(*_BRINGS_RUNC))
         of = {file.path: _around(desk, file, tegra, own_path, config) for file in files}
         asked = any(file.value(NO_CGROUPS) is True for file in files)
         return cls(of=of, rootful=_rootful(daemons), users=_users(desk) if asked else False)

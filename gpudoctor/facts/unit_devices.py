@@ -25,6 +25,7 @@ from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
 from gpudoctor.facts.raw import Absent, CommandOutput, Entry, Listing, Raw, TextFile
 from gpudoctor.facts.workload import Workload
 from gpudoctor.facts.workload_devices import Devices
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 TRANSIENT = "/run/systemd/transient"
@@ -41,10 +42,10 @@ FOLDERS = (
 SETTINGS = ("50-DeviceAllow.conf", "50-DevicePolicy.conf")
 """The drop-ins in which systemd writes down what programs set (unit_write_setting in src/core/unit.c)."""
 
-_SETTING = re.compile(r"^[ \t]*(DevicePolicy|DeviceAllow)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
-_NUMBERS = re.compile(r"/dev/char/(\d{1,10}):(\d{1,10})")
+_SETTING = pattern(r"^[ \t]*(DevicePolicy|DeviceAllow)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_NUMBERS = pattern(r"/dev/char/(\d{1,10}):(\d{1,10})")
 _NVIDIA_NODE = "/dev/nvidia"
-_USERS = re.compile(r"/user@\d+\.service/")
+_USERS = pattern(r"/user@\d+\.service/")
 MOST_UNITS = 200
 """As many units as `systemctl show` is asked for."""
 

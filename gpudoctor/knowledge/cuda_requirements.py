@@ -13,20 +13,22 @@ from enum import Enum
 
 from msgspec import Struct
 
+from gpudoctor.patterns import pattern
+
 REQUIRE, REQUIRE_CUDA, JETPACK = "NVIDIA_REQUIRE_", "NVIDIA_REQUIRE_CUDA", "NVIDIA_REQUIRE_JETPACK"
 DISABLE = "NVIDIA_DISABLE_REQUIRE"
 CUDA_VERSION = "CUDA_VERSION"
 
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 """What Go's strconv.ParseBool takes for true; whatever else stands there lifts nothing."""
-_CONDITION = re.compile(r"([^<>=!]+)([<>=!]+)([^<>=!].*)", re.DOTALL)
+_CONDITION = pattern(r"([^<>=!]+)([<>=!]+)([^<>=!].*)", re.DOTALL)
 _MOST_KEPT = 128
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "!")
-_VERSION = re.compile(r"[0-9.]*")
-_NUMBER = re.compile(r"(?=[0-9])0*([0-9]{0,20})(?![0-9])")
+_VERSION = pattern(r"[0-9.]*")
+_NUMBER = pattern(r"(?=[0-9])0*([0-9]{0,20})(?![0-9])")
 _TOO_LARGE = (1 << 64) - 1
 """What strtoumax gives for all that it cannot hold: that is no version."""
-_SEMANTIC = re.compile(r"v?([0-9]{1,6})(?:\.([0-9]{1,6}))?(?:\.[0-9]{1,6})?(?:[-+][0-9A-Za-z.+-]*)?")
+_SEMANTIC = pattern(r"v?([0-9]{1,6})(?:\.([0-9]{1,6}))?(?:\.[0-9]{1,6})?(?:[-+][0-9A-Za-z.+-]*)?")
 
 BRANDS = {
     "nvidia_virtual_applications": "vapps",
