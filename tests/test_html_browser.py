@@ -121,7 +121,7 @@ def test_the_address_filters_by_words_and_by_status(page: Path, profile: Path) -
     assert _shown(document) == failed and len(failed) >= 9
     opened = [one.attributes["id"] for one in tree(document).all("details", "check") if "open" in one.attributes]
     assert sorted(opened) == sorted({finding.partition("@")[0] for finding in failed})
-    document, _ = open_page(page, profile, fragment="#?text=nouveau&status=skip")
+    document, _ = open_page(page, profile, fragment="#?text=nouveau&status=unknown")
     assert _shown(document) == []
 
 

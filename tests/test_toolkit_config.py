@@ -40,6 +40,8 @@ class ToolkitNode(Builder):
         self.program("/usr/lib/x86_64-linux-gnu/libnvidia-container.so.1")
         if release is not None:
             self.packages(**dict.fromkeys(PACKAGES, f"{release}-1"))
+        self.text("/proc/1/cgroup", "0::/init.scope\n")
+        self.text("/proc/1/stat", "1 (systemd) S 0 1 " + "0 " * 16 + "1 0 0\n")
 
     def program(self, path: str, mode: int = 0o755) -> None:
         """An executable file."""

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 CHECKS_MAY_IMPORT = {"chain", "checks", "facts", "knowledge", "registry", "verdicts"}
-BENEATH_THEM = {"config"}
+BENEATH_THEM = {"patterns", "config"}
 
 # Where a forbidden import is put, and what the broken contract is called: one for each thing a wall keeps apart.
 TRESPASSES = [
