@@ -32,6 +32,7 @@ CHECK_MODULES = (
     "kernel_health",
     "driver_files",
     "driver_libraries",
+    "driver_daemons",
     "device_files",
     "char_links",
     "persistence",
@@ -44,6 +45,7 @@ CHECK_MODULES = (
     "start_failures",
     "confinement",
     "recipes",
+    "image_code",
 )
 """The modules of `gpudoctor.checks`. Written down because listing a folder costs more than it gives at start-up."""
 

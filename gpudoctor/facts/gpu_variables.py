@@ -12,7 +12,7 @@ from msgspec import Struct
 from gpudoctor.patterns import pattern
 
 KEEP = (
-    r"\A(?:NVIDIA_\w+|CUDA_\w+|NV_CUDA_\w+|NCCL_\w+|LD_LIBRARY_PATH|LD_PRELOAD|GPU_DEVICE_ORDINAL|container|"
+    r"\A(?:NVIDIA_\w+|CUDA_\w+|NV_CUDA_\w+|NCCL_\w+|LD_LIBRARY_PATH|LD_PRELOAD|GPU_DEVICE_ORDINAL|container|TORCH_CUDA_ARCH_LIST|"
     r"SLURM_(?:JOB_ID|JOBID|STEP_ID|LOCALID|JOB_GPUS|STEP_GPUS|GPUS\w*))="
 )
 """What is read of the environment of a process; all others are let go unread, for they are nobody's business."""

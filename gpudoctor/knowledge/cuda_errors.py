@@ -54,7 +54,12 @@ _CAPABILITY = Suspect(
 _VERSIONS = Suspect(
     Link.DRIVER_CUDA,
     "the driver was upgraded and the module not loaded anew, or parts of it are of several versions",
-    ("driver-cuda.nvml-answers", "driver-cuda.module-on-disk", "driver-cuda.one-installation"),
+    (
+        "driver-cuda.nvml-answers",
+        "driver-cuda.module-on-disk",
+        "driver-cuda.libraries-match",
+        "driver-cuda.one-installation",
+    ),
 )
 _STUCK = Suspect(
     Link.DRIVER_CUDA,
@@ -67,18 +72,25 @@ _TOO_OLD = Suspect(
     ("workload.requirements-met",),
 )
 _ARCHITECTURE = Suspect(
-    Link.DRIVER_CUDA, "the program has no code for this GPU's compute capability (`gpudoctor compat --gpu NAME`)"
+    Link.DRIVER_CUDA,
+    "the program has no code for this GPU's compute capability (`gpudoctor compat --framework NAME`)",
+    ("workload.code-for-gpu",),
+)
+_LOADER = Suspect(
+    Link.DRIVER_CUDA,
+    "the node's own loader finds a stub, an older copy or no libcuda",
+    ("driver-cuda.cuda-library", "driver-cuda.libraries-match"),
 )
 _COMPAT = Suspect(
     Link.DRIVER_CUDA,
     "libraries for forward compatibility (cuda-compat) come first, and this GPU or this driver may not use them",
-    ("workload.library-version",),
+    ("driver-cuda.cuda-library", "workload.library-version"),
 )
 _FABRIC = Suspect(
     Link.FABRIC,
     "NVSwitch systems: nvidia-fabricmanager does not run, is of another version than the driver, or has not finished (nvidia-smi -q, "
     "Fabric State); GB200 and GB300: the IMEX domain",
-    ("device-nodes.nvswitch-nodes", "device-nodes.imex-channels"),
+    ("driver-cuda.daemons-match", "device-nodes.nvswitch-nodes", "device-nodes.imex-channels"),
 )
 _MIG = Suspect(
     Link.SHARING,
@@ -189,12 +201,14 @@ ON_A_NODE: dict[int, CudaError] = {
     34: _error(
         "The program loaded CUDA's stub library, which is for linking only and lies in a toolkit's lib64/stubs: that folder is in "
         "LD_LIBRARY_PATH or ld.so.conf, or the driver's own library is not there.",
+        _LOADER,
         _RUNTIME,
         _WORDS,
         _LIBRARY,
     ),
     35: _error(
         "The driver's library is older than the CUDA runtime of the program needs. Programs say the same where there is no library at all.",
+        _LOADER,
         _TOO_OLD,
         _RUNTIME,
         _LIBRARY,
