@@ -194,7 +194,7 @@ class Reach(Struct, frozen=True):
 
 
 class Compat(Struct, frozen=True):
-    """One run of `gpudoctor compat`. `node` is None where everything was given; `unseen` is what of the node could not be read."""
+    """One run of `gpudoctor compat`. `node` is the one that was looked at; `unseen` is what of it could not be read."""
 
     schema: str
     version: str

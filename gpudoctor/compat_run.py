@@ -29,7 +29,7 @@ from gpudoctor.config import Config, ConfigError, nearest
 from gpudoctor.facts.cuda_toolkits import CudaToolkits
 from gpudoctor.facts.raw import Raw
 from gpudoctor.knowledge.cuda_toolkits import minor_versions
-from gpudoctor.knowledge.driver_branches import Life, State, life, newer_than_known, supported_on
+from gpudoctor.knowledge.driver_branches import Life, State, life, newer_than_known, release_of, supported_on
 from gpudoctor.knowledge.version_numbers import minor_of
 
 
@@ -45,13 +45,16 @@ class Asked(Struct, frozen=True):
 
 def compat(raw: Raw, config: Config, asked: Asked, now: datetime.datetime) -> Compat:
     """What runs on the node, or on the driver and the GPUs that were asked for. Raises ConfigError where there is nothing to judge."""
-    _refuse_unknown(asked.frameworks)
+    _refuse_unusable(asked)
     seen = look(raw, config)
     host = _host(seen, asked)
     if not host.driver and not host.gpus and not (asked.cuda or asked.images or asked.frameworks):
-        raise ConfigError(
-            "nothing to judge: no driver is loaded here and no GPU was seen; say --driver VERSION, --gpu NAME or --cuda VERSION"
+        here = (
+            "the Windows driver did not answer (WSL2)"
+            if seen.windows
+            else "no driver is loaded here and no GPU was seen"
         )
+        raise ConfigError(f"nothing to judge: {here}; say --driver VERSION, --gpu NAME or --cuda VERSION")
     return Compat(
         schema=SCHEMA,
         version=__version__,
@@ -75,13 +78,20 @@ def compat(raw: Raw, config: Config, asked: Asked, now: datetime.datetime) -> Co
 # What not every run needs is loaded when it is needed: the command costs little more than reading the node.
 
 
-def _refuse_unknown(words: tuple[str, ...]) -> None:
-    if not words:
+def _refuse_unusable(asked: Asked) -> None:
+    """Raises ConfigError for words of which nothing could be made."""
+    if asked.driver is not None and not release_of(asked.driver):
+        raise ConfigError(f"--driver takes a version such as 580.178.04, or a branch such as 580: not {asked.driver!r}")
+    if not all(word.strip() for word in asked.gpus):
+        raise ConfigError("--gpu takes a GPU's name, or its compute capability as sm_90 or 9.0: not ''")
+    if not asked.images and not asked.frameworks:
         return
-    from gpudoctor.compatibility.asked import split_framework
+    from gpudoctor.compatibility.asked import refuse_other_words, split_framework
     from gpudoctor.knowledge.frameworks import FRAMEWORKS, releases
 
-    for name, _ in map(split_framework, words):
+    for text in asked.images:
+        refuse_other_words(text)
+    for name, _ in map(split_framework, asked.frameworks):
         if not releases(name):
             raise ConfigError(f"there is no framework {name!r} in the table{nearest(name, tuple(FRAMEWORKS))}")
 
@@ -189,6 +199,8 @@ def _notes(seen: Seen, host: Host, asked: Asked) -> Iterator[str]:
     for word, gpu in zip(asked.gpus, host.gpus, strict=False):
         if gpu.cc is None:
             yield f"the table of GPUs has no {word!r}, or several of that name: --gpu sm_NN says its compute capability"
+        elif gpu.architecture is None:
+            yield f"the table of compute capabilities has no {gpu.cc}: which drivers and toolkits it takes is not known"
     if host.driver and not host.windows and newer_than_known(host.driver):
         yield f"driver {host.driver} is newer than the tables, which end with branch {_reach().newest_branch}"
 

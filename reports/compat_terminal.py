@@ -1,11 +1,13 @@
 """What runs where, for a person at a terminal: driver and GPUs, CUDA versions folded into ranges, what is on the node and asked."""
 
+import datetime
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from rich.text import Text
 
 from gpudoctor.compat import Answer, Compat, ContainerAnswer, FrameworkAnswer, Gpu, Host, How, ImageAnswer, WheelAnswer
+from gpudoctor.knowledge.compute_capabilities import Runs
 from gpudoctor.knowledge.cuda_requirements import Outcome
 from gpudoctor.reports.look import Look
 from gpudoctor.reports.page import Page
@@ -14,6 +16,8 @@ from gpudoctor.reports.words import clean
 LABEL = 11
 RANGE = 11
 """How wide a range of versions is."""
+IMAGE = 60
+"""How much of an image's requirements stands in a title."""
 DASH = "\N{EN DASH}"
 
 STYLES = {
@@ -77,10 +81,19 @@ def spans(answers: Sequence[Answer]) -> list[Span]:
 
 def _key(answer: Answer) -> tuple[object, ...]:
     """What must be alike: texts name the version itself, which does not count."""
-    own = tuple(limit.replace(f"CUDA {answer.cuda}", "") for limit in answer.limits)
-    explains = answer.how is How.UNKNOWN or (answer.how is How.NO and not answer.needs)
-    why = answer.why.replace(f"CUDA {answer.cuda}", "") if explains else ""
-    return (answer.how, answer.needs, own, why)
+    why = _without_own_names(answer.why, answer) if _explains(answer) else ""
+    return (answer.how, answer.needs, tuple(_without_own_names(limit, answer) for limit in answer.limits), why)
+
+
+def _without_own_names(words: str, answer: Answer) -> str:
+    words = words.replace(f"CUDA {answer.cuda}", "")
+    return words.replace(answer.package, "") if answer.package else words
+
+
+def _explains(answer: Answer) -> bool:
+    """Whether the reason is more than the driver that it takes."""
+    told = answer.needs and f"needs {answer.needs}" in answer.why
+    return answer.how is How.UNKNOWN or (answer.how is How.NO and not told)
 
 
 def _packages(names: Sequence[str]) -> str:
@@ -90,17 +103,30 @@ def _packages(names: Sequence[str]) -> str:
 
 
 def _in_one_line(compat: Compat) -> str:
-    """The driver and the ranges."""
+    """The driver, and what was asked; the ranges where nothing was."""
     who = f"driver {compat.host.driver}" if compat.host.driver else "no driver"
     gpus = f", {_gpu_words(compat.host)}" if compat.host.gpus else ""
+    return f"{who}{gpus}: {'; '.join(_asked_in_one_line(compat)) or _ranges_in_one_line(compat)}"
+
+
+def _asked_in_one_line(compat: Compat) -> Iterator[str]:
+    for answer in compat.asked:
+        yield f"CUDA {answer.cuda} {spans((answer,))[0].words}"
+    for image in compat.images:
+        yield f"{_image_title(image.asked)} {_outcome(image)[0]}"
+    for one in compat.frameworks:
+        ways = ", ".join(f"CUDA {wheel.cuda} {HOW_WORDS[wheel.how]}" for wheel in one.wheels)
+        yield f"{one.framework} {one.version}: {ways or one.why}"
+
+
+def _ranges_in_one_line(compat: Compat) -> str:
     joined: list[tuple[Span, Answer]] = []
     for span in spans(compat.cuda):
         if joined and joined[-1][0].words == span.words:
             joined[-1] = (joined[-1][0], span.last)
         else:
             joined.append((span, span.last))
-    ranges = "; ".join(f"{_span(first.first, last, '-')} {first.words}" for first, last in joined)
-    return f"{who}{gpus}: CUDA {ranges}"
+    return "CUDA " + "; ".join(f"{_span(first.first, last, '-')} {first.words}" for first, last in joined)
 
 
 def _span(first: Answer, last: Answer, dash: str) -> str:
@@ -118,7 +144,24 @@ def _gpu_words(host: Host) -> str:
 def _gpu(gpu: Gpu) -> str:
     cc = f"compute capability {gpu.cc}" if gpu.cc else "compute capability not known"
     architecture = f", {gpu.architecture}" if gpu.architecture else ""
-    return f"{gpu.name} ({cc}{architecture})" if gpu.name else f"{cc}{architecture}"
+    return f"{gpu.name or 'GPU'} ({cc}{architecture})"
+
+
+def _image_title(asked: str) -> str:
+    """What was asked, shortened: images of NVIDIA's demand some twenty alternatives."""
+    words = " ".join(asked.split())
+    return (
+        f"image with {words if len(words) <= IMAGE else f'{words[: IMAGE - 4]} ...'}"
+        if words
+        else "image without a demand"
+    )
+
+
+def _outcome(image: ImageAnswer) -> tuple[str, str]:
+    word, style = OUTCOMES[image.outcome]
+    if image.lifted and image.outcome is not Outcome.MET:
+        return f"{word}, were it not for NVIDIA_DISABLE_REQUIRE", "bold yellow"
+    return word, style
 
 
 class _Page(Page):
@@ -164,7 +207,8 @@ class _Page(Page):
                 "", Text(_span(span.first, span.last, dash)), Text(clean(span.words), style=STYLES[span.first.how])
             )
             for words in _about(span):
-                if self._is_new(words):
+                # What is said of a row's own toolkits is said in every row that it holds for.
+                if self._is_new(words) or "the toolkit " in words:
                     rows.add_row("", Text(""), Text(clean(words), style="dim"))
             self.console.print(rows)
 
@@ -179,11 +223,11 @@ class _Page(Page):
             self._container(container)
 
     def _container(self, one: ContainerAnswer) -> None:
-        self.line(Text(clean(f"  {one.title}")))
+        self._item("  ", Text(clean(one.title)))
         if one.answer is not None:
-            self._answer(f"  CUDA {one.runtime}", one.answer)
+            self._answer(f"CUDA {one.runtime}", one.answer, "    ")
         if one.image is not None:
-            self._image("  its image's requirements", one.image)
+            self._image("its image's requirements", one.image, "    ")
 
     def _asked(self) -> None:
         compat = self.compat
@@ -192,45 +236,45 @@ class _Page(Page):
         for answer in compat.asked:
             self._answer(f"CUDA {answer.cuda}", answer)
         for image in compat.images:
-            self._image(image.asked, image)
+            self._image(_image_title(image.asked), image)
         for framework in compat.frameworks:
             self._framework(framework)
 
     def _framework(self, one: FrameworkAnswer) -> None:
         more = f": {one.why}" if one.why else ""
-        self.line(Text(clean(f"  {one.framework} {one.version}{more}")))
+        self._item("  ", Text(clean(f"{one.framework} {one.version}{more}")))
         for wheel in one.wheels:
             self._wheel(wheel)
 
     def _wheel(self, wheel: WheelAnswer) -> None:
         rows = self.grid("    ", RANGE)
         default = ", the default" if wheel.default else ""
-        rows.add_row("", Text(f"CUDA {wheel.cuda}"), Text(f"{HOW_WORDS[wheel.how]}{default}", style=STYLES[wheel.how]))
+        how = spans((wheel.answer,))[0].words if wheel.how is wheel.answer.how else HOW_WORDS[wheel.how]
+        rows.add_row("", Text(f"CUDA {wheel.cuda}"), Text(clean(f"{how}{default}"), style=STYLES[wheel.how]))
         lacking = tuple(code.why for code in wheel.code if code.why and code.why not in wheel.why)
-        about = (wheel.why,) if wheel.how in (How.NO, How.UNKNOWN) or self.look.verbose else ()
+        some_lack = any(code.runs is Runs.NO for code in wheel.code)
+        lacks = wheel.how in (How.NO, How.UNKNOWN) or some_lack
+        about = (wheel.why,) if lacks or self.look.verbose else ()
         for words in (*about, *(lacking if self.look.verbose else ())):
             rows.add_row("", Text(""), Text(clean(words), style="dim"))
         self.console.print(rows)
 
-    def _answer(self, what: str, answer: Answer) -> None:
+    def _answer(self, what: str, answer: Answer, indent: str = "  ") -> None:
         lacking = answer.how in (How.NO, How.UNKNOWN) and answer.needs
         needs = f" (needs driver {answer.needs} or newer)" if lacking else ""
         how = HOW_WORDS[answer.how] if answer.how is not How.PACKAGE else f"by {answer.package}"
-        self.line(Text.assemble(clean(f"  {what}: "), (clean(f"{how}{needs}"), STYLES[answer.how])))
-        rows = self.grid("    ", 0)
+        self._item(indent, Text.assemble(clean(f"{what}: "), (clean(f"{how}{needs}"), STYLES[answer.how])))
+        rows = self.grid(f"{indent}  ", 0)
         about = (answer.why,) if answer.how in (How.NO, How.UNKNOWN) or self.look.verbose else ()
         for words in (*about, *filter(self._is_new, answer.limits)):
             rows.add_row("", "", Text(clean(words), style="dim"))
         if rows.row_count:
             self.console.print(rows)
 
-    def _image(self, what: str, image: ImageAnswer) -> None:
-        word, style = OUTCOMES[image.outcome]
-        if image.lifted and image.outcome is not Outcome.MET:
-            word, style = f"{word}, were it not for NVIDIA_DISABLE_REQUIRE", "bold yellow"
-        self.line(Text.assemble(clean(f"  {what}: "), (word, style)))
+    def _image(self, what: str, image: ImageAnswer, indent: str = "  ") -> None:
+        self._item(indent, Text.assemble(clean(f"{what}: "), _outcome(image)))
         if image.outcome is not Outcome.MET or self.look.verbose:
-            rows = self.grid("    ", 0)
+            rows = self.grid(f"{indent}  ", 0)
             rows.add_row("", "", Text(clean(image.why), style="dim"))
             self.console.print(rows)
 
@@ -241,8 +285,11 @@ class _Page(Page):
         self._title(f"What would change from driver {found.before.driver}{_other_gpus(found.before, self.compat.host)}")
         arrow = "->" if self.look.ascii else "→"
         for one in found.changed:
-            self.line(Text(clean(f"  {one.what}: {one.before} {arrow} {one.after}"), style="bold"))
-        self.line(Text(f"  unchanged: {found.unchanged}"))
+            what = _image_title(one.what) if one.kind == "image" else one.what
+            self._item("  ", Text(clean(f"{what}: {one.before} {arrow} {one.after}"), style="bold"))
+        compared = found.changed or found.unchanged
+        nothing = "nothing to compare: no toolkit and no container was seen here, and nothing was asked"
+        self._item("  ", Text(f"unchanged: {found.unchanged}" if compared else nothing))
 
     def _end(self) -> None:
         compat = self.compat
@@ -250,12 +297,8 @@ class _Page(Page):
         for note in (*compat.notes, *(f"not seen: {words}" for words in compat.unseen)):
             self.line(Text(clean(f"note: {note}")))
         reach = compat.tables
-        self.line(
-            Text(
-                f"tables of {reach.oldest} or later, up to driver branch {reach.newest_branch} and CUDA {reach.newest_cuda}",
-                style="dim",
-            )
-        )
+        known = f"known are drivers up to branch {reach.newest_branch} and CUDA up to {reach.newest_cuda}"
+        self.line(Text(f"oldest table: {_age(compat)}; {known}", style="dim"))
 
     def _is_new(self, words: str) -> bool:
         """Whether a text was not shown yet; with -v it is shown everywhere."""
@@ -263,9 +306,24 @@ class _Page(Page):
         self.told.add(words)
         return new
 
+    def _item(self, indent: str, text: Text) -> None:
+        """A line of a list; what does not fit stays indented."""
+        rows = self.grid(indent)
+        rows.add_row("", text)
+        self.console.print(rows)
+
     def _title(self, words: str) -> None:
         self.line(Text())
         self.line(Text(clean(words), style="bold"))
+
+
+def _age(compat: Compat) -> str:
+    """`pci_gpus of 2026-08-22, 99 days old on 2026-11-29`: the day of the run, or of the recording."""
+    oldest, day = compat.tables.oldest, compat.started_at[:10]
+    names = ", ".join(table.name for table in compat.tables.tables if table.as_of == oldest)
+    days = (datetime.date.fromisoformat(day) - datetime.date.fromisoformat(oldest)).days
+    age = f", {days} day{'s' if days != 1 else ''} old on {day}" if days > 0 else ""
+    return f"{names} of {oldest}{age}"
 
 
 def _other_gpus(before: Host, after: Host) -> str:
@@ -275,7 +333,7 @@ def _other_gpus(before: Host, after: Host) -> str:
 def _about(span: Span) -> Iterator[str]:
     """Why not, or within which limits; a text for a range names no single version."""
     one = span.first
-    if one.how is How.UNKNOWN or (one.how is How.NO and not one.needs):
+    if _explains(one):
         yield _for_all(one.why, span)
     for limit in one.limits:
         yield _for_all(limit, span)
@@ -284,4 +342,5 @@ def _about(span: Span) -> Iterator[str]:
 
 
 def _for_all(words: str, span: Span) -> str:
-    return words.replace(f"CUDA {span.first.cuda} ", "the toolkit ") if span.first is not span.last else words
+    words = words.replace(f"CUDA {span.first.cuda} ", "the toolkit ")
+    return words.replace(span.first.package, _packages(span.packages)) if span.first.package else words

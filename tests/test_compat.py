@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -18,7 +19,11 @@ from gpudoctor.config import Config, ConfigError
 from gpudoctor.facts.cuda_toolkits import CudaToolkits
 from gpudoctor.facts.desk import Desk
 from gpudoctor.facts.raw import Raw
+from gpudoctor.knowledge.cuda_compatibility import DATA_CENTER_ALONE
 from gpudoctor.knowledge.cuda_requirements import Outcome
+from gpudoctor.knowledge.cuda_toolkits import minor_versions
+from gpudoctor.knowledge.driver_branches import BRANCHES
+from gpudoctor.knowledge.gpu_models import models
 from gpudoctor.reports import compat_terminal
 from gpudoctor.reports.look import Look
 from gpudoctor.sources.recorded import RecordedNode
@@ -34,6 +39,8 @@ TRAINER = "requires-cuda-12.8-on-driver-550"
 H100 = Gpu("NVIDIA H100 80GB HBM3", "9.0", "Hopper", forward_compatible=True)
 V100 = Gpu("Tesla V100-SXM2-32GB", "7.0", "Volta", forward_compatible=True)
 GEFORCE = Gpu("NVIDIA GeForce RTX 4090", "8.9", "Ada Lovelace", forward_compatible=False)
+K80 = Gpu("Tesla K80", "3.7", "Kepler", forward_compatible=True)
+RUBIN = Gpu(None, "10.7", "Rubin")
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", "Blackwell", forward_compatible=False)
 
 
@@ -74,6 +81,8 @@ JUDGED = [
     ("13.0", Host("550.163.01", gpus=(H100, GEFORCE)), How.NO, "error 804", "580"),
     ("13.0", Host("545.23.08", gpus=(H100,)), How.NO, "needs 580", "580"),
     ("12.0", Host("470.256.02", gpus=(GEFORCE,)), How.NO, "driven from branch 520", "525.60.13"),
+    ("12.0", Host("470.256.02", gpus=(H100,)), How.NO, "driven from branch 520", "525.60.13"),
+    ("11.8", Host("470.256.02", gpus=(H100,)), How.NO, "driven from branch 520", "520"),
     ("13.0", Host("580.95.05", gpus=(V100,)), How.NO, "has no code for compute capability 7.0", ""),
     ("13.0", Host("580.95.05", gpus=(V100, H100)), How.NATIVE, "error 209", ""),
     ("12.4", Host("590.48.01", gpus=(V100,)), How.NO, "driven up to branch 580", ""),
@@ -83,6 +92,10 @@ JUDGED = [
     ("11.4", Host("580.95.05", gpus=(GEFORCE,)), How.NATIVE, "runs its code for 8.0 and 8.6", ""),
     ("12.9", Host("560.94", windows=True), How.MINOR_VERSION, "offers CUDA 12.6", ""),
     ("13.0", Host("560.94", gpus=(H100,), windows=True), How.NO, "the Windows driver must offer", ""),
+    ("11.4", Host("418.226.00", gpus=(K80,)), How.PACKAGE, "cuda-compat-11-4", ""),
+    ("11.5", Host("418.226.00", gpus=(K80,)), How.NO, "is of branch 495, which does not drive", "450.80.02"),
+    ("11.5", Host("418.226.00", gpus=(K80, V100)), How.PACKAGE, "is of branch 495, which does not drive", ""),
+    ("13.0", Host("580.95.05", gpus=(V100, RUBIN)), How.NO, "driven from branch 615", ""),
 ]
 
 
@@ -109,6 +122,18 @@ UNKNOWN = [
     ("12.6", "540.4.0", "JetPack", ""),
     ("12.6", None, "not known", ""),
 ]
+
+
+@pytest.mark.parametrize(
+    "name", ["Tesla K80", "sm_70", "Tesla T4", "RTX 3090", "L40S", "sm_90", "B200", "sm_103", "sm_120"]
+)
+def test_the_driver_that_is_named_as_needed_would_do(name: str) -> None:
+    gpus = (asked_gpu(name),)
+    for cuda in minor_versions():
+        for branch in BRANCHES:
+            said = judge_cuda(cuda, Host(branch.latest or str(branch.number), gpus=gpus))
+            if said.needs:
+                assert judge_cuda(cuda, Host(said.needs, gpus=gpus)).how is not How.NO, (branch.number, said)
 
 
 @pytest.mark.parametrize(("cuda", "driver", "why", "near"), UNKNOWN)
@@ -161,6 +186,31 @@ def test_a_gpu_that_is_not_known_is_said_to_be() -> None:
 )
 def test_gpus_by_target_by_id_and_by_name(word: str, cc: str | None) -> None:
     assert asked_gpu(word).cc == cc
+
+
+@pytest.mark.parametrize(
+    ("word", "serves"),
+    [
+        ("sm_90", True),
+        ("10.0", True),
+        ("sm_103", True),
+        ("H100L 94GB", True),
+        ("sm_80", None),
+        ("sm_120", None),
+        ("NVIDIA RTX A6000", None),
+        ("RTX 4090", False),
+        ("nvidia geforce rtx 4090", False),
+    ],
+)
+def test_whether_a_gpu_that_is_named_can_use_packages(word: str, serves: bool | None) -> None:
+    assert asked_gpu(word).forward_compatible is serves
+
+
+def test_boards_of_a_data_center_capability_are_for_data_centers_alone() -> None:
+    for model in models():
+        if model.cc in DATA_CENTER_ALONE:
+            assert not re.search(r"GeForce|RTX|TITAN|Quadro|CMP|Generic|Desktop", " ".join(model.names)), model
+    assert {model.cc for model in models()} >= set(DATA_CENTER_ALONE)
 
 
 # nodes ----------------------------------------------------------------------------------------------------------------
@@ -217,6 +267,24 @@ def test_nothing_to_judge_is_a_usage_error_and_anything_asked_is_not() -> None:
     assert hows(known)["13.0"] == "native" and known.unseen
     with pytest.raises(ConfigError, match="pytorch"):
         of("h100x8", frameworks=["pytorsh"])
+    with pytest.raises(ConfigError, match="Windows driver"):
+        of("wsl2")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"driver": "v580"}, "--driver takes a version"),
+        ({"driver": ""}, "--driver takes a version"),
+        ({"gpus": [" "]}, "--gpu takes"),
+        ({"images": ["nvidia/cuda:12.8.0-base-ubuntu22.04"]}, "not its name"),
+        ({"frameworks": ["torch>=2.0"]}, "one version, as torch==2.9.1"),
+        ({"frameworks": [""]}, "one version, as torch==2.9.1"),
+    ],
+)
+def test_words_of_which_nothing_can_be_made_are_usage_errors(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        of("h100x8", **asked)
 
 
 def with_toolkits(**texts: str) -> RecordedNode:
@@ -303,6 +371,50 @@ def test_what_hangs_on_a_brand_that_nobody_told_is_unknown() -> None:
     assert image.outcome is Outcome.UNKNOWN and "brand" in image.why
     (broken,) = of("h100x8", images=["cuda=>12"]).images
     assert broken.outcome is Outcome.INVALID and "refused" in broken.why
+
+
+REFUSED = [
+    ("brand=tesla", "the GPU's brand is geforce; it would be met for the brand tesla"),
+    ("driver>=580", "demands driver>=580: the driver is 550.163.01"),
+    ("arch>=9.0", "the GPU's compute capability is 8.9"),
+    (
+        "cuda>=12.8 brand=tesla,driver>=550",
+        "offers CUDA 12.4; its other alternative is not met either; it would be met",
+    ),
+    ("cuda>=12.8 cuda>=12.9 cuda>=13.0", "its 2 other alternatives are not met either"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), REFUSED)
+def test_a_refused_image_is_told_what_there_is_instead(text: str, words: str) -> None:
+    (image,) = of("rtx4090-workstation-display", images=[text]).images
+    assert image.outcome is Outcome.UNMET and words in image.why, image.why
+
+
+def test_brands_on_which_an_image_hangs() -> None:
+    words = ["cuda>=13.9 brand=tesla,driver>=580,driver<581 brand=grid,driver>=550,driver<551"]
+    (image,) = of("nothing-recorded", driver="580.95.05", gpus=["sm_90"], images=words).images
+    assert "the GPU's brand (Product Brand of nvidia-smi -q), which is not known here" in image.why
+    assert "would be met for the brand tesla" in image.why and "grid" not in image.why
+    (image,) = of("h100x8", driver="580.95.05", images=["brand=nvidia"]).images
+    assert image.outcome is Outcome.UNKNOWN and "what libnvidia-container calls the brand nvidia" in image.why
+    (image,) = of("h100x8", gpus=["sm_90", "sm_80"], images=["arch>=9.0"]).images
+    assert "demands arch>=9.0 for 8.0: the GPU's compute capability is 8.0" in image.why
+    (image,) = of("h100x8", images=["cuda>=13.0"]).images
+    assert "demands cuda>=13.0: the driver" in image.why
+    (image,) = of("h100x8", driver="580", images=["driver>=590"]).images
+    assert "the driver is 580, taken as its newest release 580." in image.why
+
+
+@pytest.mark.parametrize("word", ["torch==2.7.1+cpu", "torch==2.7.1+rocm6.3", "torch==2.7.1+cu999"])
+def test_a_build_that_is_none_of_the_release_is_not_judged_as_others(word: str) -> None:
+    (one,) = of("h100x8", frameworks=[word]).frameworks
+    assert not one.wheels and "no build for CUDA" in one.why and "11.8, 12.6, 12.8" in one.why
+
+
+def test_a_framework_as_pip_spells_it() -> None:
+    (one,) = of("h100x8", frameworks=["tensorflow[and-cuda]"]).frameworks[:1]
+    assert one.framework == "tensorflow" and one.wheels
 
 
 def test_frameworks_by_their_cuda_and_their_code() -> None:
@@ -395,6 +507,71 @@ def test_a_run_does_not_import_it_and_it_builds_no_checks() -> None:
     loaded = ended.stderr.split()
     assert "gpudoctor.compat_run" in loaded
     assert not [name for name in loaded if name.startswith(("gpudoctor.checks", "rich", "gpudoctor.engine"))]
+
+
+def page(result: Compat, **look: Any) -> str:
+    """A page with its line breaks taken out."""
+    return " ".join(compat_terminal.render(result, Look(**look)).split())
+
+
+def test_unknown_for_one_reason_is_one_row() -> None:
+    text = page(of("nothing-recorded", driver="535.288.01", gpus=["sm_80"]))
+    assert (
+        "13.0\N{EN DASH}13.4 unknown the driver (535.288.01) offers CUDA 12.2; cuda-compat-13-0 to 13-4 brings" in text
+    )
+    assert "if it serves a GPU of compute capability 8.0 (Ampere)" in text
+    assert "13.0\N{EN DASH}13.4 by cuda-compat-13-0 to 13-4" in page(
+        of("nothing-recorded", driver="535.288.01", gpus=["sm_90"])
+    )
+
+
+def test_no_for_more_than_the_drivers_cuda_says_why() -> None:
+    text = page(of("nothing-recorded", driver="440", gpus=["sm_90", "sm_90"]))
+    assert "2 x GPU (compute capability 9.0, Hopper)" in text
+    assert "needs driver 520 or newer compute capability 9.0 (Hopper) is driven from branch 520 on, not by 440" in text
+
+
+def test_what_holds_for_a_rows_toolkits_is_said_in_each_row() -> None:
+    text = page(of("nothing-recorded", driver="580", gpus=["sm_90", "RTX 4090"]))
+    older = "the toolkit is older than compute capability 9.0 (Hopper)"
+    for row in ("10.0\N{EN DASH}10.2", "11.0", "11.1\N{EN DASH}11.7"):
+        assert text.partition(f" {row} natively ")[2].startswith(older), row
+    assert "11.8\N{EN DASH}13.0 natively 13.1" in text
+
+
+def test_without_a_driver_it_is_said_what_each_thing_needs() -> None:
+    text = page(of("cpu-node-no-config", images=["cuda>=12.8 brand=tesla,driver>=535"], frameworks=["vllm==0.33.0"]))
+    assert "CUDA 13.0 unknown: needs driver 580 or newer, the default" in text
+    assert "hangs on the driver's CUDA version, the GPU's brand" in text and "which are not known here" in text
+
+
+def test_one_line_answers_what_was_asked() -> None:
+    result = of("h100x8", cuda=["13.0", "13.2"], images=["cuda>=12.8"], frameworks=["torch==2.9.1+cu126"])
+    text = compat_terminal.render(result, Look(quiet=True))
+    assert text.endswith(
+        ": CUDA 13.0 by cuda-compat-13-0; CUDA 13.2 no: needs driver 580 or newer; image with cuda>=12.8 refused; "
+        "pytorch 2.9.1+cu126: CUDA 12.6 by minor-version compatibility\n"
+    )
+
+
+def test_a_page_says_how_old_the_oldest_table_is_and_where_there_is_nothing_to_compare() -> None:
+    text = page(of("l4-cloud-guest", driver="590"))
+    assert "nothing to compare" in text and "unchanged" not in text
+    assert "oldest table: pci_gpus of 2026-08-22, 99 days old on 2026-11-29;" in text
+    before = compat(node("h100x8"), Config(), Asked(), NOW.replace(month=2, day=1))
+    assert "pci_gpus of 2026-08-22; known are drivers" in page(before)
+
+
+def test_a_long_requirement_is_shortened_in_its_title_and_a_partly_covered_wheel_says_so() -> None:
+    asked = f"cuda>=12.8 {'brand=tesla,driver>=470,driver<471 ' * 12}"
+    text = compat_terminal.render(of("h100x8", driver="535", images=[asked, ""]), Look())
+    text = " ".join(text.split())
+    assert text.count("brand=tesla") == 1 and "driver<471 brand=tesl ...: refused" in text
+    assert "image without a demand: starts" in text
+    result = of("nothing-recorded", driver="580", gpus=["sm_70", "sm_90"], frameworks=["torch==2.9.1+cu130"])
+    assert "CUDA 13.0 natively it has code for" in page(result) and "none of it for compute capability 7.0" in page(
+        result
+    )
 
 
 def test_ranges_put_together_only_what_runs_alike() -> None:

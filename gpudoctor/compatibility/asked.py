@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from gpudoctor.compat import Code, Demand, FrameworkAnswer, Gpu, Host, How, ImageAnswer, OfGpu, WheelAnswer
 from gpudoctor.compatibility.judging import cuda_offered, judge_cuda, offer_of
+from gpudoctor.config import ConfigError
 from gpudoctor.knowledge.compute_capabilities import Runs, compiles, runs
 from gpudoctor.knowledge.cuda_requirements import (
     CUDA_VERSION,
@@ -15,12 +16,14 @@ from gpudoctor.knowledge.cuda_requirements import (
     REQUIRE,
     REQUIRE_CUDA,
     UNKNOWN_BRAND,
+    Expression,
     Judged,
     Outcome,
     Provided,
     Requirement,
     evaluate,
     is_true,
+    parse,
     requirements_of,
 )
 from gpudoctor.knowledge.driver_branches import branch_of
@@ -43,6 +46,15 @@ def variables_in(text: str) -> dict[str, str]:
     return said | {one[1]: text[one.end() : end].strip() for one, end in zip(found, ends, strict=False)}
 
 
+def refuse_other_words(text: str) -> None:
+    """Raises ConfigError for what is no requirement but, as a rule, an image's name."""
+    if text.strip() and not re.search(r"[<>=!]", text):
+        raise ConfigError(
+            f"--image takes what an image demands, not its name: {text!r} compares nothing; see NVIDIA_REQUIRE_CUDA in "
+            "docker image inspect -f '{{range .Config.Env}}{{println .}}{{end}}' IMAGE"
+        )
+
+
 def judge_image(text: str, host: Host) -> ImageAnswer:
     """What becomes of the requirements in `--image`."""
     said = variables_in(text)
@@ -55,7 +67,8 @@ def judge_demands(asked: str, requirements: Sequence[Requirement], host: Host, *
     if not demands:
         return ImageAnswer(asked, Outcome.MET, "it demands nothing of the driver", (), lifted)
     worst = min(demands, key=lambda one: _WORST.index(one.outcome))
-    return ImageAnswer(asked, worst.outcome, _why(worst, host), demands, lifted)
+    requirement = requirements[demands.index(worst)]
+    return ImageAnswer(asked, worst.outcome, _why(worst, requirement.expression, host), demands, lifted)
 
 
 def _demand(requirement: Requirement, host: Host) -> Demand:
@@ -93,28 +106,77 @@ def _provided(host: Host, gpu: Gpu | None) -> Provided:
     )
 
 
-def _why(demand: Demand, host: Host) -> str:
-    one = min(demand.gpus, key=lambda gpu: _WORST.index(gpu.outcome))
+def _why(demand: Demand, expression: Expression, host: Host) -> str:
+    index, one = min(enumerate(demand.gpus), key=lambda pair: _WORST.index(pair[1].outcome))
+    gpu = host.gpus[index] if host.gpus else None
     match demand.outcome:
         case Outcome.MET:
             return f"{demand.variable} is met"
         case Outcome.INVALID:
             return f"{demand.variable} holds {one.condition!r}, which cannot be read: the container is refused"
         case Outcome.UNKNOWN:
-            return f"{demand.variable} hangs on {' and '.join(one.untold)}, which is not known here"
+            return f"{demand.variable} hangs on {_untold(one, gpu)}{_for_brands(expression, host, gpu)}"
         case Outcome.UNMET:
-            have = f"the driver ({host.driver or 'unknown'}) offers CUDA {cuda_offered(host) or 'unknown'}"
-            of = f" for {one.gpu}" if one.gpu and len(demand.gpus) > 1 else ""
-            return f"{demand.variable} demands {one.condition}{of}: {have}"
+            alike = len({(other.outcome, other.condition) for other in demand.gpus}) == 1
+            of = f" for {one.gpu}" if one.gpu and not alike else ""
+            others = sum(1 for row in expression.alternatives if row) - 1
+            nor = f"; {'its other alternative is' if others == 1 else f'its {others} other alternatives are'} not met either"
+            why = f"{demand.variable} demands {one.condition}{of}: {_have(one.condition, host, gpu)}"
+            return f"{why}{nor if others else ''}{_for_brands(expression, host, gpu)}"
+
+
+_IN_WORDS = {
+    "cuda": "the driver's CUDA version",
+    "driver": "the driver's version",
+    "arch": "the GPU's compute capability",
+    "brand": "the GPU's brand (Product Brand of nvidia-smi -q)",
+}
+
+
+def _have(condition: str, host: Host, gpu: Gpu | None) -> str:
+    """What there is instead of what a condition demands."""
+    provided = _provided(host, gpu)
+    match parse(condition).alternatives[0][0].name:
+        case "driver":
+            newest = f", taken as its newest release {provided.driver}" if provided.driver != host.driver else ""
+            return f"the driver is {host.driver}{newest}"
+        case "arch":
+            return f"the GPU's compute capability is {provided.arch}"
+        case "brand":
+            return f"the GPU's brand is {provided.brand}"
+        case _:
+            return f"the driver ({host.driver or 'unknown'}) offers CUDA {provided.cuda or 'unknown'}"
+
+
+def _untold(one: OfGpu, gpu: Gpu | None) -> str:
+    if gpu is not None and gpu.brand is not None and one.untold == ("brand",):
+        return f"what libnvidia-container calls the brand {gpu.brand}: by that name, or {UNKNOWN_BRAND}, by its release"
+    *names, last = (_IN_WORDS[name] for name in one.untold)
+    return f"{', '.join(names)} and {last}, which are not known here" if names else f"{last}, which is not known here"
+
+
+def _for_brands(expression: Expression, host: Host, gpu: Gpu | None) -> str:
+    """For which other brands it would be met, "" where none is named that helps."""
+    named = [one.value.lower() for row in expression.alternatives for one in row if one.name == "brand"]
+    provided = _provided(host, gpu)
+    helpful = [
+        brand
+        for brand in dict.fromkeys(named)
+        if brand != provided.brand and evaluate(expression, replace(provided, brand=brand)).outcome is Outcome.MET
+    ]
+    return f"; it would be met for the brand {' or '.join(helpful)}" if helpful else ""
 
 
 # Frameworks -----------------------------------------------------------------------------------------------------------
 
 
 def split_framework(word: str) -> tuple[str, str]:
-    """`torch==2.9.1+cu128` as framework and version, "" for none."""
-    name, _, version = word.partition("=")
-    return ALIASES.get(name.strip().lower(), name.strip().lower()), version.lstrip("=").strip()
+    """`torch==2.9.1+cu128` as framework and version, "" for none; extras, as of `jax[cuda12]`, do not count. Raises ConfigError."""
+    found = re.fullmatch(r"([\w.-]+)(?:\[[^\]]*\])?\s*(?:==?\s*([^\s<>=!~,;]*))?", word.strip())
+    if found is None:
+        raise ConfigError(f"--framework takes a name, or a name and one version, as torch==2.9.1: not {word!r}")
+    name = found[1].lower()
+    return ALIASES.get(name, name), found[2] or ""
 
 
 def judge_framework(word: str, host: Host) -> tuple[FrameworkAnswer, ...]:
@@ -156,7 +218,10 @@ def _release(word: str, row: Release, version: str, host: Host) -> FrameworkAnsw
         if version and not version.startswith(row.version)
         else ""
     )
-    if not wheels:
+    local = version.partition("+")[2]
+    if local and tag is None:
+        wheels, why = [], f"+{local} names no build for CUDA; those are for {', '.join(one.cuda for one in row.wheels)}"
+    elif not wheels:
         why = f"{row.framework} {row.version} has no build for CUDA {tag}: {', '.join(one.cuda for one in row.wheels)}"
     if row.torch is not None:
         why = "; ".join(part for part in (why, f"it needs PyTorch {row.torch}") if part)

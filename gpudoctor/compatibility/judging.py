@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from gpudoctor.compat import Answer, Host, How
+from gpudoctor.compat import Answer, Gpu, Host, How
 from gpudoctor.knowledge.compute_capabilities import BY_CC, compiles, drives
 from gpudoctor.knowledge.cuda_compatibility import PACKAGES, Fit, Told, package_fit, package_name, told_by
 from gpudoctor.knowledge.cuda_toolkits import (
@@ -257,9 +257,11 @@ def _with_gpus(answer: Answer, wanted: tuple[int, int], host: Host) -> Answer:
     dropped = {cc: why for cc in ccs if cc and (why := _dropped(answer.cuda, wanted, cc))}
     if ccs and all(cc in undriven for cc in ccs):
         said = "; ".join(dict.fromkeys(undriven.values()))
-        return replace(answer, how=How.NO, why=said, needs=_to_drive(ccs, offer, answer.needs), package="", limits=())
-    if ccs and all(cc in dropped for cc in ccs):
-        return replace(answer, how=How.NO, why="; ".join(dropped.values()), needs="", package="", limits=())
+        needs = _to_drive(ccs, offer, answer.needs or _oldest(answer.cuda, wanted))
+        return replace(answer, how=How.NO, why=said, needs=needs, package="", limits=())
+    if ccs and all(cc in dropped or cc in undriven for cc in ccs):
+        said = "; ".join(dict.fromkeys((*dropped.values(), *undriven.values())))
+        return replace(answer, how=How.NO, why=said, needs="", package="", limits=())
     if not offer.release and not offer.windows and answer.needs:
         ends = [
             f"{_named(cc)} is driven up to branch {last}"
@@ -275,21 +277,37 @@ def _with_gpus(answer: Answer, wanted: tuple[int, int], host: Host) -> Answer:
 
 
 def _served_by_package(answer: Answer, host: Host) -> Answer:
-    """Packages for forward compatibility serve data-center GPUs, and one other visible GPU is enough for error 804."""
+    """Packages serve data-center GPUs that the branch drives of which they are; one other visible GPU is enough for error 804."""
     if not answer.package:
         return answer
-    refused = [gpu.name or "a GPU" for gpu in host.gpus if gpu.forward_compatible is False]
-    unsure = [gpu.name or "a GPU" for gpu in host.gpus if gpu.forward_compatible is None]
+    refused = [_titled(gpu) for gpu in host.gpus if gpu.forward_compatible is False]
+    unsure = [_titled(gpu) for gpu in host.gpus if gpu.forward_compatible is None]
+    beyond = _beyond_package(answer.cuda, host)
     if answer.how is not How.PACKAGE:
-        return answer if host.gpus and not refused and not unsure else replace(answer, package="")
-    if refused:
+        helps = host.gpus and not (refused or unsure or beyond)
+        return answer if helps else replace(answer, package="")
+    if refused or (beyond and len(beyond) == len(host.gpus)):
+        against = f"does not serve {refused[0]} (error 804)" if refused else beyond[0]
         needs = _oldest(answer.cuda, minor_of(answer.cuda) or (0, 0))
-        said = f"{answer.package} serves no {refused[0]} (error 804); CUDA {answer.cuda} needs {needs} or newer"
+        said = f"{answer.package} {against}; CUDA {answer.cuda} needs {needs} or newer"
         return replace(answer, how=How.NO, why=said, needs=needs, package="", limits=())
     if unsure:
-        said = f"{answer.why}, if it serves {unsure[0]}: that is for data-center GPUs, and its name does not tell"
+        said = f"{answer.why}, if it serves {unsure[0]}: it is for data-center GPUs, which is not known of this one"
         return replace(answer, how=How.UNKNOWN, why=said)
-    return answer if host.gpus else replace(answer, limits=(*answer.limits, "on data-center GPUs only (error 804)"))
+    told = [f"{answer.package} {why}" for why in dict.fromkeys(beyond)]
+    told += [] if host.gpus else ["on data-center GPUs only (error 804)"]
+    return replace(answer, limits=(*answer.limits, *told))
+
+
+def _beyond_package(cuda: str, host: Host) -> list[str]:
+    """Why a package does not serve GPUs that the driver itself still drives, one for each of these."""
+    built = _built_from(minor_of(cuda) or (0, 0))
+    lost = [gpu.cc for gpu in host.gpus if gpu.cc and built is not None and drives(built, gpu.cc) is False]
+    return [f"is of branch {built}, which does not drive {_named(cc)}" for cc in lost]
+
+
+def _titled(gpu: Gpu) -> str:
+    return gpu.name or (f"a GPU of {_named(gpu.cc)}" if gpu.cc else "a GPU that is not known")
 
 
 def _undriven(cc: str, offer: Offer) -> str:

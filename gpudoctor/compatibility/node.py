@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.compat import Gpu
 from gpudoctor.config import Config
@@ -129,7 +130,7 @@ def _called(names: tuple[str, ...]) -> str | None:
 def described(name: str | None, cc: str | None, address: str | None = None, brand: str | None = None) -> Gpu:
     """A GPU with what the tables tell of its name and compute capability."""
     architecture = BY_CC[cc].architecture if cc in BY_CC else None
-    return Gpu(name, cc, architecture, forward_compatible(name), brand, address)
+    return Gpu(name, cc, architecture, forward_compatible(name, cc), brand, address)
 
 
 def asked_gpu(word: str) -> Gpu:
@@ -145,7 +146,10 @@ def asked_gpu(word: str) -> Gpu:
         return described(
             _called(model.names if model is not None else ()) or word, model.cc if model is not None else None
         )
-    return described(word, cc_of_name(word))
+    gpu = described(word, cc_of_name(word))
+    # A GeForce may go without that word: no other board is found with it put before.
+    is_geforce = gpu.forward_compatible is None and cc_of_name(f"GeForce {word}") is not None
+    return replace(gpu, forward_compatible=False) if is_geforce else gpu
 
 
 # Containers -----------------------------------------------------------------------------------------------------------

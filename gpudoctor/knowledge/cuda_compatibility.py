@@ -112,14 +112,16 @@ def told_by(library: str, driver: str) -> Told | None:
 
 
 # Names as NVML and /proc/driver/nvidia/gpus/*/information give them; forward compatibility is for data-center GPUs and some RTX cards.
-_DATA_CENTER = r"(?:NVIDIA )?(?:Tesla |(?:A|B|H|GH|GB)(?:2|10|16|20|30|40|100|200|300|800)\b|L(?:2|4|20|40S?)\b)"
+_DATA_CENTER = r"(?:NVIDIA )?(?:Tesla |(?:A|B|H|GH|GB)(?:2|10[GM]?|16|20|30X?|40|100X?|200|300|800)\b|L(?:2|4|20|40S?)\b)"
 _CONSUMER = r"GeForce|TITAN"
+DATA_CENTER_ALONE = ("9.0", "10.0", "10.3")
+"""Compute capabilities that data-center boards alone have: no GeForce, TITAN, Quadro, RTX or CMP of knowledge/pci_gpus.py is of one."""
 
 
-def forward_compatible(name: str | None) -> bool | None:
-    """Whether a GPU of this name can use a package for forward compatibility; None where the name does not tell."""
-    if not name:
-        return None
-    if re.search(_CONSUMER, name, re.IGNORECASE):
+def forward_compatible(name: str | None, cc: str | None = None) -> bool | None:
+    """Whether a GPU can use a package for forward compatibility; None where neither its name nor its compute capability tells."""
+    if name and re.search(_CONSUMER, name, re.IGNORECASE):
         return False
-    return True if re.match(_DATA_CENTER, name, re.IGNORECASE) else None
+    if cc in DATA_CENTER_ALONE:
+        return True
+    return True if name and re.match(_DATA_CENTER, name, re.IGNORECASE) else None
