@@ -96,7 +96,7 @@ PUBLIC_PODS = re.compile(r"(?:kube-|nvidia-|gpu-|dcgm-|node-feature-discovery|co
 URL_WORDS = frozenset("api index.html latest metrics healthz health status simple nodes dists pool stable main".split())
 
 GPU_VARIABLE = re.compile(
-    r"(?:NVIDIA|CUDA|NCCL|NVSHMEM|NV|UCX|LD|DCGM|MPS|GPU|PMIX|SLURM_(?:GPUS|JOB_GPUS|STEP_GPUS|GRES))(?:_\w*)?\Z|"
+    r"(?:NVIDIA|CUDA|TORCH_CUDA|NCCL|NVSHMEM|NV|UCX|LD|DCGM|MPS|GPU|PMIX|SLURM_(?:GPUS|JOB_GPUS|STEP_GPUS|GRES))(?:_\w*)?\Z|"
     r"(?:BOOT_IMAGE|PATH|LANG|LC_ALL|TERM|TTY|PWD|COMMAND|PRETTY_NAME|VERSION(?:_ID)?|ID|NAME|UUID|PARTUUID|PID|UID|GID|CPU|IRQ|ARCH)\Z"
 )
 """Environment variables whose values stay, and fields of logs that look like some."""
