@@ -1,34 +1,25 @@
-"""Driver and CUDA: the driver's libraries as programs of the node get them, and the driver's daemons, against the loaded module."""
-
-from collections.abc import Iterator
+"""Driver and CUDA: the driver's libraries as programs of the node get them, against the loaded module."""
 
 from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import DriverGpu, DriverGpus, NvidiaModule
-from gpudoctor.facts.driver_libraries import CUDA, NVML, DriverLibraries, DriverLibrary
-from gpudoctor.facts.fabric_manager import FabricManager, cited
+from gpudoctor.facts.driver_libraries import CUDA, DEBUGGER, NVML, DriverLibraries, DriverLibrary
 from gpudoctor.facts.installation import Installation
 from gpudoctor.facts.library_files import LibraryFile
 from gpudoctor.facts.loader_cache import LoaderCache
 from gpudoctor.facts.module_file import ModuleFile
 from gpudoctor.facts.nvml import Nvml
-from gpudoctor.facts.persistence import PersistenceDaemon
 from gpudoctor.facts.platform import PlatformGpu
 from gpudoctor.facts.viewpoint import Viewpoint
 from gpudoctor.knowledge import nvml_errors
 from gpudoctor.knowledge.compat_packages import PAGE, Trouble, package_trouble
-from gpudoctor.knowledge.library_remedies import (
-    for_library,
-    install_cuda,
-    out_of_the_loaders_way,
-    same_fabric_manager,
-)
+from gpudoctor.knowledge.library_remedies import for_library, install_cuda, out_of_the_loaders_way
 from gpudoctor.knowledge.nvml_remedies import reload_or_reboot
+from gpudoctor.knowledge.version_numbers import numbers
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
     Breaks,
-    Cited,
     Fail,
     NotApplicable,
     Pass,
@@ -41,11 +32,10 @@ from gpudoctor.verdicts import (
 )
 
 MATCH, CUDA_LIBRARY = "driver-cuda.libraries-match", "driver-cuda.cuda-library"
-DAEMONS = "driver-cuda.daemons-match"
 MOST_PLACES = 6
 
 
-def _set_aside(platform: Reading[PlatformGpu], module: Reading[NvidiaModule]) -> Verdict | None:
+def set_aside(platform: Reading[PlatformGpu], module: Reading[NvidiaModule]) -> Verdict | None:
     """Why nothing is compared here."""
     if not isinstance(platform, Unread) and platform.kind is not None:
         return NotApplicable(NODE, f"{platform.kind.value} has rules of its own")
@@ -84,7 +74,7 @@ def libraries_match(
     package for forward compatibility are another version on purpose, see driver-cuda.cuda-library. LD_LIBRARY_PATH is a process's
     matter: gpudoctor trace.
     """
-    aside = _set_aside(platform, module)
+    aside = set_aside(platform, module)
     if aside is not None:
         yield aside
         return
@@ -143,6 +133,9 @@ class _Match:
         for library in self.libraries.libraries.values():
             if isinstance(library.loaded, Unread):
                 return library.loaded.about(NODE)
+        if apart and not nameless and self.init == nvml_errors.SUCCESS and not self._nvml_fits(apart):
+            said = f"{apart[0].path} is {apart[0].version}, but NVML answers: it was loaded from another place"
+            return Unknown(NODE, Why.NOT_ANSWERED, said, tuple(file.evidence for file in apart))
         if apart and not nameless:
             summary = f"the driver's own root holds {apart[0].path} of {apart[0].version}, the loaded module is {self.module.version}"
             evidence = (*(file.evidence for file in apart), *self.module.cite("version"))
@@ -150,6 +143,10 @@ class _Match:
             return Fail(NODE, summary, evidence, remedies, Breaks.NOTHING, cause="libraries-differ")
         reason = "no name tells a version" if nameless else f"programs find none of them, see {CUDA_LIBRARY}"
         return NotApplicable(NODE, reason)
+
+    def _nvml_fits(self, files: list[LibraryFile]) -> bool:
+        """Whether NVML's library is among them in the module's version."""
+        return any(_short(NVML) in file.path and file.version == self.module.version for file in files)
 
     def _all(self, version: str, others: list[tuple[DriverLibrary, LibraryFile]]) -> Verdict:
         """An upgrade that waits, where there is no word against it."""
@@ -176,8 +173,13 @@ class _Match:
         described = [f"{_short(library.name)} is {file.version} ({file.path})" for library, file in others]
         cuda = any(library.name == CUDA for library, _ in others)
         effect = "CUDA answers 803" if cuda else "what is translated at run time fails"
+        if cuda and any(numbers(file.version) > numbers(version) for library, file in others if library.name == CUDA):
+            # A newer one takes itself for one of forward compatibility: rapidsai/cusignal#398.
+            effect = "CUDA answers 803 or 804"
         if not cuda and any(library.name == NVML for library, _ in others):
             effect = "NVML answers 18"
+        if all(library.name == DEBUGGER for library, _ in others):
+            effect = "cuda-gdb may fail, nothing else"
         summary = f"{', '.join(described)} beside a module of {version}: {effect}"
         evidence = self.module.cite("version") + tuple(line for library, _ in others for line in library.evidence)
         if not isinstance(self.installation, Unread):
@@ -185,6 +187,8 @@ class _Match:
         files = tuple(dict.fromkeys(file.file for _, file in others))
         links = tuple(file.path for _, file in others if file.directory == file.file.rpartition("/")[0])
         remedies = for_library(MATCH, files, links)
+        if all(library.name == DEBUGGER for library, _ in others):
+            return Warn(NODE, summary, evidence, remedies, cause="debugger-differs")
         return Fail(NODE, summary, evidence, remedies, Breaks.NOTHING, cause="libraries-differ")
 
 
@@ -217,14 +221,15 @@ def cuda_library(
 ) -> Verdicts:
     """Every CUDA program loads libcuda.so.1 by its name, and containers are given the host's.
 
-    Judges what the loader would give to a program of 64 bits: /etc/ld.so.cache in its order, then the loader's own directories; without a
-    readable cache, the directories of ld.so.conf. A toolkit's stub answers 34; a package for forward compatibility on the loader's path
-    answers 803 where it is older than the driver, 804 on GPUs that may not use one; where there is none, or one of 32 bits only,
+    Judges what the loader would give to a program of 64 bits: /etc/ld.so.cache in its order, then the loader's own directories; without
+    a readable cache, the directories of ld.so.conf. A toolkit's stub answers 34; a package for forward compatibility on the loader's
+    path answers 803 where it is older than the driver, 804 on GPUs that may not use one; where there is none, or one of 32 bits only,
     nvidia-smi works and CUDA does not. Easily confused with leftovers that come later in the order, and with stubs and packages that
-    the loader's configuration does not name: nobody gets those. A driver container keeps its libraries in a root of its own, and that
-    is right. A library of another version than the module is the matter of driver-cuda.libraries-match.
+    the loader's configuration does not name: nobody gets those. A driver container keeps its libraries in a root of its own, whatever
+    is left on the host, and the driver for hosts of virtual GPUs has no libcuda: both are right. A library of another version than the
+    module is the matter of driver-cuda.libraries-match.
     """
-    aside = _set_aside(platform, module)
+    aside = set_aside(platform, module)
     if aside is not None:
         yield aside
         return
@@ -233,11 +238,14 @@ def cuda_library(
         yield libraries.about(NODE)
         return
     cuda, file = libraries.cuda, libraries.cuda.loaded
+    own = next((one for one in libraries.apart[:1] if one.version and one.version == module.version), None)
     if not isinstance(file, LibraryFile):
-        yield _missing(libraries, module, view)
+        yield _missing(libraries, module, view, nvml)
+    elif own is not None:
+        yield Pass(NODE, _in_its_own_root(own), (own.evidence,))
     elif file.stub:
         summary = f"the {CUDA} that programs get is a stub for linking, {file.path}: CUDA answers 34"
-        remedies = out_of_the_loaders_way(CUDA_LIBRARY, file.directory, f", remove {file.path} where ldconfig made it")
+        remedies = out_of_the_loaders_way(CUDA_LIBRARY, file)
         yield Fail(NODE, summary, cuda.evidence, remedies, Breaks.NOTHING, cause="cuda-is-stub")
     elif file.compat and file.version != module.version:
         yield _compat(cuda, file, module, _models(gpus, nvml))
@@ -257,17 +265,27 @@ def _found(cuda: DriverLibrary, file: LibraryFile) -> str:
     return said
 
 
-def _missing(libraries: DriverLibraries, module: NvidiaModule, view: Viewpoint) -> Verdict:
+def _in_its_own_root(apart: LibraryFile) -> str:
+    return f"{apart.path}, in the driver's own root: containers get it from there"
+
+
+def _missing(libraries: DriverLibraries, module: NvidiaModule, view: Viewpoint, nvml: Reading[Nvml]) -> Verdict:
     """Not found is missing only where the loader's cache was read, or is known not to be there: it may name any directory."""
     cuda = libraries.cuda
     if libraries.apart:
-        apart = libraries.apart[0]
-        return Pass(NODE, f"{apart.path}, in the driver's own root: containers get it from there", (apart.evidence,))
+        return Pass(NODE, _in_its_own_root(libraries.apart[0]), (libraries.apart[0].evidence,))
+    if libraries.for_guests is not None:
+        said = "the driver for hosts of virtual GPUs has no CUDA: their guests have it"
+        return NotApplicable(NODE, said, (libraries.for_guests,))
     if isinstance(cuda.loaded, Unread):
         return cuda.loaded.about(NODE)
     for unseen in (libraries.cache, libraries.unseen_apart):
         if isinstance(unseen, Unread):
             return unseen.about(NODE)
+    answers = not isinstance(nvml, Unread) and nvml.init == nvml_errors.SUCCESS
+    if answers and not isinstance(libraries.libraries[NVML].loaded, LibraryFile) and not view.contained:
+        said = f"NVML answers, and the loader has no {NVML} either: the driver's libraries lie where nobody looked, as by LD_LIBRARY_PATH"
+        return Unknown(NODE, Why.NOT_ANSWERED, said, cuda.nowhere[:MOST_PLACES])
     if view.contained:
         said = f"no {CUDA} was put into this container: NVIDIA_DRIVER_CAPABILITIES may not name compute"
         return NotApplicable(NODE, said, view.evidence)
@@ -296,7 +314,7 @@ def _compat(cuda: DriverLibrary, file: LibraryFile, module: NvidiaModule, models
         return mute.about(NODE)
     evidence = cuda.evidence + module.cite("version")
     begin = f"programs get libcuda from {file.directory} ({file.version}), a package for forward compatibility"
-    remedies = out_of_the_loaders_way(CUDA_LIBRARY, file.directory, ", or remove the package (cuda-compat-X-Y)")
+    remedies = out_of_the_loaders_way(CUDA_LIBRARY, file)
     found = package_trouble(file.version, module.version, models)
     if found is None:
         return Pass(NODE, f"{begin} that works with the driver {module.version} on these GPUs", evidence)
@@ -306,86 +324,3 @@ def _compat(cuda: DriverLibrary, file: LibraryFile, module: NvidiaModule, models
     if found.trouble is Trouble.NOT_NEEDED:
         return Warn(NODE, summary, evidence, remedies, cause="cuda-is-compat", references=(PAGE,))
     return Unknown(NODE, Why.NOT_ANSWERED, summary, evidence)
-
-
-# daemons ------------------------------------------------------------------------------------------------------------
-
-
-@check(
-    DAEMONS,
-    link=Link.DRIVER_CUDA,
-    title="The driver's daemons are of its version",
-)
-def daemons_match(
-    manager: Reading[FabricManager],
-    persistence: Reading[PersistenceDaemon],
-    module: Reading[NvidiaModule],
-    platform: Reading[PlatformGpu],
-) -> Verdicts:
-    """With NVSwitches CUDA waits until the fabric manager has set them up, and that one starts only beside a driver of its own version.
-
-    Otherwise every CUDA program gets 802 while nvidia-smi lists all GPUs. Judged where the GPUs are joined by NVSwitches and the fabric
-    manager is started at boot: its words about another version in its journal, else what `nv-fabricmanager --version` says; the revision
-    of a package is the packager's affair. One that runs has been accepted by the driver, whatever lies on disk by now. Where there are no
-    NVSwitches, or nobody starts it, its version is nobody's matter. nvidia-persistenced compares no version of its own: it works through
-    libnvidia-cfg.so.1 (nvidia-persistenced.c), so that an older one does no harm. Easily confused with a fabric manager that is not
-    started at all.
-    """
-    aside = _set_aside(platform, module)
-    if aside is not None:
-        yield aside
-        return
-    assert not isinstance(module, Unread)
-    told = [
-        *_fabric_manager(manager, module),
-        *(_persistence(persistence) if not isinstance(persistence, Unread) and persistence.enabled else ()),
-    ]
-    yield from told or [NotApplicable(NODE, "none of them is started here whose version would matter")]
-
-
-def _persistence(daemon: PersistenceDaemon) -> Iterator[Verdict]:
-    if daemon.running is True:
-        yield Pass(daemon, "it runs, and needs no version of its own", daemon.cite("running"))
-    else:
-        yield NotApplicable(daemon, "it does not run, see device-nodes.persistence-daemon")
-
-
-def _fabric_manager(manager: Reading[FabricManager], module: NvidiaModule) -> Iterator[Verdict]:
-    if isinstance(manager, Unread):
-        yield manager.about(NODE)
-    elif isinstance(manager.needed, Unread) or not manager.needed:
-        return
-    elif module.version is None:
-        yield NotApplicable(manager, "the loaded module tells no version")
-    elif manager.refusal is not None and manager.refusal.driver == module.version:
-        evidence = (manager.refusal.evidence, *cited(manager, "version", "enabled"))
-        yield _refused(manager, manager.refusal.version, module.version, evidence + module.cite("version"))
-    elif manager.running is True:
-        said = f"it runs: it would have ended beside a driver of another version than {module.version}"
-        yield Pass(manager, said, manager.cite("running") + module.cite("version"))
-    else:
-        yield _at_its_start(manager, module, module.version)
-
-
-def _at_its_start(manager: FabricManager, module: NvidiaModule, driver: str) -> Verdict:
-    """What will come of the program on disk where nothing tells that it runs."""
-    if isinstance(manager.enabled, Unread):
-        return manager.enabled.about(manager)
-    if not manager.enabled:
-        return NotApplicable(manager, "nobody starts it", cited(manager, "enabled"))
-    if isinstance(manager.version, Unread):
-        return manager.version.about(manager)
-    if not manager.version:
-        return NotApplicable(manager, "it is not installed", cited(manager, "version"))
-    if manager.version == driver:
-        return Pass(manager, f"both are {driver}", manager.cite("version") + module.cite("version"))
-    if isinstance(manager.running, Unread):
-        return manager.running.about(manager)
-    evidence = manager.cite("version", "running", "enabled") + module.cite("version")
-    return _refused(manager, manager.version, driver, evidence)
-
-
-def _refused(manager: FabricManager, version: str, driver: str, evidence: Cited) -> Verdict:
-    summary = f"it is {version}, the driver {driver}: beside another version it does not start, and CUDA answers 802"
-    remedies = same_fabric_manager(DAEMONS, driver)
-    return Fail(manager, summary, evidence, remedies, Breaks.NOTHING, cause="fabric-manager-differs")

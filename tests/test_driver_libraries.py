@@ -1,11 +1,14 @@
 """The driver's libraries as programs get them, and its daemons: against the loaded module, through the whole run."""
 
+from copy import deepcopy
+
 import pytest
 
-from gpudoctor.facts.driver_libraries import CUDA, JIT, NVML, DriverLibraries
+from gpudoctor.facts.driver_libraries import CUDA, DEBUGGER, JIT, NAMES, NVML, DriverLibraries
 from gpudoctor.facts.fabric_manager import ASK, JOURNAL, PROGRAM, UNIT, WANTED
 from gpudoctor.facts.loader_cache import CACHE, CachedLibrary
-from gpudoctor.facts.raw import Answer, CommandOutput, Entry, EntryType, Gate, Log
+from gpudoctor.facts.raw import Answer, CommandOutput, Entry, EntryType, Gate, Log, Question, TextFile
+from gpudoctor.knowledge.driver_places import DRIVER_CONTAINER_DIRECTORIES, TRUSTED_DIRECTORIES
 from gpudoctor.report import Finding, Report
 from gpudoctor.sources.loader_cache_writer import write_cache
 from gpudoctor.sources.recorded import Record, RecordedNode
@@ -174,6 +177,21 @@ def test_compat_package_of_the_drivers_branch_warns() -> None:
     assert verdict(compat(altered, f"{branch}.1.1"), CUDA_LIBRARY).status is Status.WARN
 
 
+def test_newer_compat_package_of_the_drivers_branch_works() -> None:
+    """NVIDIA's container toolkit itself puts it first, which gpudoctor sees in a container."""
+    branch = version_of("l40s-x4").partition(".")[0]
+    finding = verdict(compat(Node(), f"{branch}.999.1"), CUDA_LIBRARY)
+    assert finding.status is Status.PASS and f"{branch}.999.1" in finding.summary
+    named = version_of("geforce-details-refused-to-user").partition(".")[0]
+    refused = verdict(compat(Node("geforce-details-refused-to-user"), f"{named}.999.1"), CUDA_LIBRARY)
+    assert refused.status is Status.FAIL and "804" in refused.summary
+
+
+def test_libcuda_that_is_newer_than_the_module_may_answer_804() -> None:
+    altered = Node().cache(f"/opt/new/{CUDA}", *names()[1:]).library("/opt/new", "999.1.1")
+    assert "803 or 804" in verdict(altered, MATCH).summary
+
+
 def test_compat_package_on_geforce_answers_804() -> None:
     altered = compat(Node("geforce-details-refused-to-user"), "610.43.02")
     finding = verdict(altered, CUDA_LIBRARY)
@@ -197,6 +215,58 @@ def test_missing_libcuda_fails_on_a_host_and_is_nothing_in_a_container() -> None
     assert finding.status is Status.SKIP and "NVIDIA_DRIVER_CAPABILITIES" in finding.summary
 
 
+def test_host_of_virtual_gpus_has_no_libcuda() -> None:
+    """The Virtual GPU Manager's package has none."""
+    altered = without_cuda(Node())
+    modules = altered.read("/proc/modules")
+    assert isinstance(modules, TextFile)
+    altered.text("/proc/modules", f"{modules.text}nvidia_vgpu_vfio 94208 0 - Live 0x0000000000000000 (OE)\n")
+    finding = verdict(altered, CUDA_LIBRARY)
+    assert finding.status is Status.SKIP and "virtual GPUs" in finding.summary
+    assert roots(altered.report()) == []
+
+
+def test_driver_that_nvml_was_loaded_from_elsewhere_is_not_missing() -> None:
+    """By LD_LIBRARY_PATH, or in a place that only its maker knows."""
+    altered = without_cuda(Node()).cache().without(*(f"{place}/{NVML}" for place in TRUSTED_DIRECTORIES))
+    finding = verdict(altered, CUDA_LIBRARY)
+    assert finding.status is Status.UNKNOWN and "LD_LIBRARY_PATH" in finding.summary
+    assert CUDA_LIBRARY not in roots(altered.report())
+
+
+@pytest.mark.parametrize("kind", ["stubs", "compat"])
+def test_what_a_host_has_beside_a_driver_container_is_nobodys_matter(kind: str) -> None:
+    altered = Node().cache(f"/usr/local/cuda/{kind}/{CUDA}").library(f"/usr/local/cuda/{kind}", "535.104.12")
+    altered.library("/run/nvidia/driver/usr/lib/x86_64-linux-gnu", version_of("l40s-x4"))
+    finding = verdict(altered, CUDA_LIBRARY)
+    assert finding.status is Status.PASS and "/run/nvidia/driver" in finding.summary
+
+
+def test_link_to_a_stub_is_to_go_and_its_directory_to_stay() -> None:
+    """Made by hand, so that a build without a driver finds libcuda."""
+    stub = "/usr/local/cuda/lib64/stubs/libcuda.so"
+    altered = Node().cache(*names())
+    altered.overlay.put(f"{DEBIAN}/{CUDA}", Record(entry=Entry(f"{DEBIAN}/{CUDA}", EntryType.LINK, to=stub)))
+    altered.overlay.put(stub, Record(entry=Entry(stub, EntryType.FILE, size=9)))
+    altered.without("/run/nvidia/driver")
+    finding = verdict(altered, CUDA_LIBRARY)
+    assert finding.status is Status.FAIL and "stub" in finding.summary
+    assert f"mv -i {DEBIAN}/{CUDA} /var/tmp/" in steps(finding) and "ld.so.conf" not in steps(finding)
+
+
+def test_what_the_cache_gives_from_usr_lib_is_of_64_bits() -> None:
+    """On Arch Linux /usr/lib64 leads to /usr/lib."""
+    machine = Builder()
+    machine.link(f"/usr/lib/{CUDA}", f"libcuda.so.{OLD}")
+    machine.tree.put(f"/usr/lib/libcuda.so.{OLD}", Record(entry=Entry("x", EntryType.FILE, size=9)))
+    machine.link("/usr/lib64", "lib")
+    machine.text("/usr/lib/libc.so.6", "")
+    text = write_cache([CachedLibrary(CUDA, f"/usr/lib/{CUDA}", WIDE)]).decode("utf-8", "backslashreplace")
+    machine.text(CACHE, text)
+    found = fact(RecordedNode(machine.tree, complete=("/usr/lib", "/run")), DriverLibraries)
+    assert found.cuda.cached is not None and found.cuda.cached.path == f"/usr/lib/{CUDA}"
+
+
 def test_driver_root_is_read_by_its_own_cache() -> None:
     altered = without_cuda(Node())
     loaded = version_of("l40s-x4")
@@ -208,6 +278,17 @@ def test_driver_root_is_read_by_its_own_cache() -> None:
     finding = verdict(altered, CUDA_LIBRARY)
     assert finding.status is Status.PASS and f"{inside}/{CUDA}" in finding.summary
     assert roots(altered.report()) == []
+
+
+def test_driver_root_without_libcuda_of_64_bits_does_not_pass() -> None:
+    altered = without_cuda(Node())
+    altered.overlay.records.pop("/run/nvidia/driver")
+    altered.library("/run/nvidia/driver/opt/driver", version_of("l40s-x4"), NVML)
+    entries = [CachedLibrary(CUDA, f"/opt/narrow/{CUDA}", NARROW), CachedLibrary(NVML, f"/opt/driver/{NVML}", WIDE)]
+    text = write_cache(entries).decode("utf-8", "backslashreplace")
+    altered.overlay.put(f"/run/nvidia/driver{CACHE}", Record(entry=Entry(CACHE, EntryType.FILE), text=text))
+    altered.without(*DRIVER_CONTAINER_DIRECTORIES)
+    assert verdict(altered, CUDA_LIBRARY).status is Status.FAIL
 
 
 def test_leftovers_on_the_host_of_a_driver_container_are_nobodys_matter() -> None:
@@ -240,9 +321,7 @@ def all_of(altered: Node, version: str) -> Node:
 def test_upgrade_that_waits_is_told_once() -> None:
     """The module on disk is the libraries': driver-cuda.module-on-disk tells that."""
     altered = all_of(Quiet(), "999.1.1")
-    altered.commands = altered.commands | {
-        ("modinfo", "nvidia"): CommandOutput(("modinfo", "nvidia"), 0, "filename: /x\nversion: 999.1.1\n")
-    }
+    altered.commands = altered.commands | modinfo("999.1.1")
     report = altered.report()
     assert roots(report) == ["driver-cuda.module-on-disk"]
     assert verdict(altered, MATCH).status is Status.SKIP
@@ -254,6 +333,20 @@ def test_libraries_that_neither_module_fits_are_broken() -> None:
     assert "all driver libraries are 999.1.1" in report.root_causes[0].summary
 
 
+def test_debugger_of_another_version_breaks_nobody_else() -> None:
+    altered = Node().cache(*names(), f"/opt/old/{DEBUGGER}").library("/opt/old", OLD, DEBUGGER)
+    finding = verdict(altered, MATCH)
+    assert finding.status is Status.WARN and "cuda-gdb" in finding.summary
+
+
+def test_old_driver_root_is_contradicted_by_nvml_that_answers() -> None:
+    altered = without_cuda(Node()).cache()
+    altered.without(*(f"{place}/{name}" for place in TRUSTED_DIRECTORIES for name in NAMES))
+    altered.library("/var/lib/nvidia/lib64", OLD)
+    finding = verdict(altered, MATCH)
+    assert finding.status is Status.UNKNOWN and "NVML answers" in finding.summary
+
+
 def test_nvml_that_answers_through_a_library_that_cannot_is_a_contradiction() -> None:
     finding = verdict(all_of(Node(), "999.1.1"), MATCH)
     assert finding.status is Status.UNKNOWN and "NVML answers" in finding.summary
@@ -262,9 +355,31 @@ def test_nvml_that_answers_through_a_library_that_cannot_is_a_contradiction() ->
 # daemons ------------------------------------------------------------------------------------------------------------
 
 
-def manager(version: str = "", *, enabled: bool = True, running: bool = False) -> Node:
-    """A node with NVSwitches and a fabric manager."""
+def recorded(altered: Node, name: str) -> Answer:
+    """An answer of the fixture."""
+    answer = altered.answer(name, lambda: Question(name))
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def manager(
+    version: str = "",
+    *,
+    enabled: bool = True,
+    running: bool = False,
+    contained: bool = False,
+    state: str = "in_progress",
+) -> Node:
+    """A node with NVSwitches and a fabric manager; `contained` is whether its process is in a container, `state` the fabric's."""
     altered = Node("h100x8")
+    processes, nvml = (deepcopy(recorded(altered, name)) for name in ("processes", "nvml"))
+    if contained:
+        pod = "/kubepods.slice/kubepods-pod0a1b2c3d_0000_4000_8000_000000000001.slice"
+        group = f"0::{pod}/cri-containerd-{'6f' * 32}.scope\n"
+        processes.data["cgroups"] = [group if UNIT in one else one for one in processes.data["cgroups"]]
+    for device in nvml.data["devices"]:
+        device["fields"]["fabric.state"] = state
+    altered.answers |= {"processes": processes, "nvml": nvml}
     if enabled:
         altered.overlay.put(WANTED, Record(entry=Entry(WANTED, EntryType.LINK, to=f"/usr/lib/systemd/system/{UNIT}")))
         altered.text(f"/usr/lib/systemd/system/{UNIT}", "[Unit]\n")
@@ -305,11 +420,61 @@ def test_old_words_about_another_driver_are_not_of_this_one() -> None:
     assert of_the_manager(altered).status is Status.FAIL
 
 
+def test_fabric_manager_of_a_driver_container_was_accepted() -> None:
+    """The node's own of another version cannot start beside it, and need not."""
+    finding = of_the_manager(manager(OLD, contained=True))
+    assert finding.status is Status.PASS and "driver container" in finding.summary
+    assert "nv-fabricmanage" in cited(finding)
+
+
+def test_fabric_manager_that_a_driver_container_brings_makes_the_nodes_own_nobodys_matter() -> None:
+    """Seen from a pod that sees no processes but its own."""
+    altered = manager(OLD)
+    altered.overlay.put(f"/run/nvidia/driver{PROGRAM}", Record(entry=Entry(PROGRAM, EntryType.FILE)))
+    assert of_the_manager(altered).status is Status.SKIP and roots(altered.report()) == []
+    altered.error(f"/run/nvidia/driver{PROGRAM}", "EACCES")
+    assert of_the_manager(altered).status is Status.UNKNOWN
+
+
+def test_fabric_that_is_set_up_contradicts_a_fabric_manager_that_cannot_start() -> None:
+    altered = manager(OLD, state="completed")
+    assert of_the_manager(altered).status is Status.UNKNOWN and roots(altered.report()) == []
+
+
+def modinfo(version: str) -> dict[tuple[str, ...], CommandOutput]:
+    """What modinfo says of the module on disk."""
+    return {("modinfo", "nvidia"): CommandOutput(("modinfo", "nvidia"), 0, f"filename: /x\nversion: {version}\n")}
+
+
+def test_fabric_manager_of_an_upgrade_that_waits_is_no_second_fault() -> None:
+    """Its package started it anew; to go back to the loaded module's version would be wrong."""
+    altered = manager("999.1.1")
+    altered.commands = altered.commands | modinfo("999.1.1")
+    finding = of_the_manager(altered)
+    assert "waits for a reload" in finding.summary and "modprobe -r" in steps(finding)
+    assert "apt-get install" not in steps(finding)
+    altered.answers["nvml"] = Answer(data={"init": 18})
+    report = altered.report()
+    assert roots(report) == ["driver-cuda.nvml-answers"] and of_the_manager(altered).caused_by
+
+
+def test_fabric_manager_that_fits_by_now_is_only_to_be_started() -> None:
+    altered = manager(VERSION)
+    altered.unit = f"interface version {OLD} don't match with driver version {VERSION}. Please update\n"
+    assert [remedy.action.value for remedy in of_the_manager(altered).remedies] == ["restart-service"]
+
+
 @pytest.mark.parametrize(
     ("version", "enabled", "status"), [("", True, "unknown"), (OLD, False, "skip"), (VERSION, True, "pass")]
 )
 def test_fabric_manager_is_judged_where_it_is_started(version: str, status: str, *, enabled: bool) -> None:
     assert of_the_manager(manager(version, enabled=enabled)).status.value == status
+
+
+def test_node_whose_bus_is_not_seen_may_have_switches() -> None:
+    altered = Node()
+    altered.error("/sys/bus/pci/devices", "EACCES")
+    assert of_the_manager(altered).status is Status.UNKNOWN
 
 
 def test_persistence_daemon_needs_no_version() -> None:

@@ -449,6 +449,28 @@ def test_gpus_that_the_driver_does_not_hold_do_not_suffer_from_it() -> None:
     assert machine.judge().result(SUPPORTED).status is Status.PASS
 
 
+@pytest.mark.parametrize(
+    ("place", "status"),
+    [
+        ("/run/nvidia/driver/usr/lib/x86_64-linux-gnu", Status.WARN),
+        ("/usr/lib/x86_64-linux-gnu", Status.PASS),
+        (None, Status.UNKNOWN),
+    ],
+)
+def test_what_is_asked_of_a_driver_container_is_not_asked_of_the_hosts_packages(
+    place: str | None, status: Status
+) -> None:
+    """B200 is in the driver's own list of GPUs from 570.86.15 on."""
+    machine = DriverNode("570.86.15", B200, B200, flavour="open")
+    kubelet = node("known-bad-570-on-mig-and-full-gpus").answer("processes", lambda: Question("processes"))
+    assert isinstance(kubelet, Answer)
+    machine.answers["processes"] = kubelet
+    if place is not None:
+        machine.text(f"{place}/libnvidia-ml.so.1", "an ELF file")
+    (finding,) = machine.judge().result(SUPPORTED).findings
+    assert finding.status is status, finding
+
+
 def test_a_parameter_of_the_module_can_be_the_condition() -> None:
     (without,) = supported("580.65.06", None, DAY, "2342", "2342")
     assert without.status is Status.PASS

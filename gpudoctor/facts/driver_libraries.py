@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.device_nodes import DRIVER_ROOT
-from gpudoctor.facts.driver import NvidiaModule
+from gpudoctor.facts.driver import MODULES, NvidiaModule
 from gpudoctor.facts.library_files import LibraryFile, library_at
 from gpudoctor.facts.loader import LoaderDirectories
 from gpudoctor.facts.loader_cache import CachedLibrary, LoaderCache, read_cache
-from gpudoctor.facts.raw import Absent, Entry, Raw
+from gpudoctor.facts.raw import Absent, Entry, Raw, TextFile
 from gpudoctor.knowledge.driver_places import APART_DIRECTORIES, TRUSTED_DIRECTORIES
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
@@ -55,15 +55,16 @@ class DriverLibrary(Struct, frozen=True):
 
 
 class DriverLibraries(Fact, frozen=True):
-    """All of them by name. `apart` are those in a driver's own root, looked for where the host's are not the loaded module's.
+    """All of them by name. `apart` are those in a driver's own root, libcuda first, looked for where the host's are not the module's.
 
-    `unseen_apart` is why there may be such ones.
+    `unseen_apart` is why there may be such ones; `for_guests` shows that the driver is the one for hosts of virtual GPUs.
     """
 
     libraries: Mapping[str, DriverLibrary]
     cache: Reading[LoaderCache]
     apart: tuple[LibraryFile, ...] = ()
     unseen_apart: Unread | None = None
+    for_guests: Evidence | None = None
 
     @classmethod
     def gather(cls, desk: Desk) -> "DriverLibraries | Unread":
@@ -78,7 +79,8 @@ class DriverLibraries(Fact, frozen=True):
         if isinstance(cuda, LibraryFile) and (cuda.version == version or not version):
             return cls(libraries=libraries, cache=cache)
         apart, unseen = _apart(desk.raw)
-        return cls(libraries=libraries, cache=cache, apart=apart, unseen_apart=unseen)
+        guests = None if isinstance(cuda, LibraryFile) else _for_guests(desk.raw)
+        return cls(libraries=libraries, cache=cache, apart=apart, unseen_apart=unseen, for_guests=guests)
 
     @property
     def cuda(self) -> DriverLibrary:
@@ -132,7 +134,8 @@ class _Search:
                 case LibraryFile():
                     if unseen is not None and unseen.why is not Why.NOT_RECORDED:
                         return unseen, tuple(nowhere)
-                    if self._of_32_bits(path):
+                    # The cache tells of what it gives for whom it is.
+                    if (cached is None or path != cached.path) and self._of_32_bits(path):
                         continue
                     return self._unless_another(library, name), tuple(nowhere)
                 case Unread():
@@ -179,6 +182,14 @@ class _Search:
         return ""
 
 
+def _for_guests(raw: Raw) -> Evidence | None:
+    """The module that only the Virtual GPU Manager has: CUDA on such a host would take a merged driver (DualCoder/vgpu_unlock#10)."""
+    modules = raw.read(MODULES)
+    lines = modules.text.splitlines() if isinstance(modules, TextFile) else ()
+    line = next((line for line in lines if line.startswith("nvidia_vgpu_vfio ")), None)
+    return Evidence(MODULES, line) if line is not None else None
+
+
 def _same(one: str, other: str) -> bool:
     """Whether two paths are one where /lib and /lib64 are links into /usr, as on every distribution that merged them."""
     return one.removeprefix("/usr") == other.removeprefix("/usr")
@@ -191,14 +202,15 @@ def _apart(raw: Raw) -> tuple[tuple[LibraryFile, ...], Unread | None]:
         firsts = [next((one for one in cache.of(name) if one.of_64_bits), None) for name in NAMES]
         paths = [f"{DRIVER_ROOT}{first.path}" for first in firsts if first is not None]
         found = tuple(_files(raw, paths))
-        if found:
+        if found and found[0].path.endswith(f"/{CUDA}"):
             return found, None
     unseen: Unread | None = None
     for directory in APART_DIRECTORIES:
         cuda = library_at(raw, f"{directory}/{CUDA}", by_name=False, root=_root(directory))
         if isinstance(cuda, LibraryFile):
             return (cuda, *_files(raw, [f"{directory}/{name}" for name in NAMES if name != CUDA])), None
-        if isinstance(cuda, Unread) and directory.startswith(DRIVER_ROOT):
+        # Recordings speak of the places of other systems only where they were looked at.
+        if isinstance(cuda, Unread) and (directory.startswith(DRIVER_ROOT) or cuda.why is not Why.NOT_RECORDED):
             unseen = unseen or cuda
     return (), unseen
 

@@ -8,9 +8,11 @@ from msgspec import Struct
 from gpudoctor.facts.capabilities import Capabilities
 from gpudoctor.facts.daemons import WITH_KUBELET, Daemons
 from gpudoctor.facts.desk import Desk, Fact, Reading
+from gpudoctor.facts.device_nodes import DRIVER_ROOT
 from gpudoctor.facts.driver import DriverParameters, NvidiaModule
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.nvml_device import FieldError, NvmlDevice
+from gpudoctor.facts.nvml_library import NvmlLibraries
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.knowledge.bad_drivers import KnownBad, Scope, known_bad
 from gpudoctor.knowledge.driver_branches import release_of
@@ -75,6 +77,8 @@ def _conditions(desk: Desk, scope: Scope, gpus: Sequence[PciGpu]) -> Iterator[tu
         yield _parameter(desk, *scope.parameter)
     if scope.kubernetes:
         yield _kubelet(desk)
+    if scope.driver_container:
+        yield _driver_container(desk)
     if scope.mig or scope.mixed_mig:
         yield _mig(desk, gpus, mixed=scope.mixed_mig)
 
@@ -93,6 +97,17 @@ def _kubelet(desk: Desk) -> tuple[Reading[bool], Cited]:
     for daemon in daemons.of(*WITH_KUBELET):
         return True, (Evidence(f"/proc/{daemon.pid}/comm", daemon.program.value),)
     return daemons.unlisted or False, ()
+
+
+def _driver_container(desk: Desk) -> tuple[Reading[bool], Cited]:
+    """Whether the libraries lie in a driver container's root, and nowhere for the host's own programs."""
+    libraries = desk.get(NvmlLibraries)
+    if isinstance(libraries, Unread):
+        return libraries, ()
+    if not libraries.libraries:
+        return libraries.unseen or False, libraries.nowhere[:1]
+    contained = all(library.path.startswith(f"{DRIVER_ROOT}/") for library in libraries.libraries)
+    return contained, libraries.evidence
 
 
 def _mig(desk: Desk, gpus: Sequence[PciGpu], *, mixed: bool) -> tuple[Reading[bool], Cited]:

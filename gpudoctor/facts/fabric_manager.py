@@ -10,9 +10,11 @@ import re
 from msgspec import Struct
 
 from gpudoctor.facts.desk import Desk, Fact, Reading
+from gpudoctor.facts.device_nodes import DRIVER_ROOT
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.pci import NvSwitches
 from gpudoctor.facts.persistence import SLICES
+from gpudoctor.facts.processes import Processes
 from gpudoctor.facts.raw import Absent, CommandOutput, Entry, EntryType, Log, Raw
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
@@ -20,13 +22,15 @@ UNIT = "nvidia-fabricmanager.service"
 WANTED = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
 JOURNAL = f"journal/{UNIT}.log"
 PROGRAM = "/usr/bin/nv-fabricmanager"
+COMM = "nv-fabricmanage"
+"""Its name as the kernel keeps it, 15 letters of it (proc_pid_comm(5))."""
 ASK = ("nv-fabricmanager", "--version")
 
 _SAID = re.compile(r"version is\s*:\s*(\d+\.\d+(?:\.\d+)?)")
 _REFUSAL = re.compile(
     r"interface version (\d+\.\d+(?:\.\d+)?) don't match with driver version (\d+\.\d+(?:\.\d+)?)[^\n]*"
 )
-_NO_FABRIC = "not_supported"
+_STATE, _NO_FABRIC = "fabric.state", "not_supported"
 
 
 class Refusal(Struct, frozen=True):
@@ -40,7 +44,9 @@ class Refusal(Struct, frozen=True):
 class FabricManager(Fact, frozen=True):
     """`needed` is whether the GPUs are joined by NVSwitches; nothing else is known where they are not, or where nobody starts it.
 
-    `version` is that of the program on disk, which a running one need not be of; "" where there is no program.
+    `version` is that of the program on disk, which a running one need not be of; "" where there is no program. `running` is the node's
+    own service; where it does not run, `another` is a process of that name, as in a driver container, `in_driver_root` is the program of
+    such a container, and `completed` is what NVML says where the fabric is set up on all GPUs.
     """
 
     needed: Reading[bool]
@@ -48,6 +54,9 @@ class FabricManager(Fact, frozen=True):
     running: Reading[bool] = False
     version: Reading[str] = ""
     refusal: Refusal | None = None
+    another: Evidence | None = None
+    in_driver_root: Evidence | Unread | None = None
+    completed: Evidence | None = None
 
     @property
     def subject(self) -> Subject:
@@ -66,14 +75,19 @@ class FabricManager(Fact, frozen=True):
         if enabled is not True and running is not True:
             return cls(needed=True, enabled=enabled, running=running, read_from=seen)
         version, said = _version(desk.raw)
-        refusal = None if running is True else _refusal(desk.raw)
+        seen["version"] = said
+        if running is True:
+            return cls(needed=True, enabled=enabled, running=True, version=version, read_from=seen)
         return cls(
             needed=True,
             enabled=enabled,
             running=running,
             version=version,
-            refusal=refusal,
-            read_from={**seen, "version": said},
+            refusal=_refusal(desk.raw),
+            another=_another(desk),
+            in_driver_root=_in_driver_root(desk.raw),
+            completed=_completed(desk),
+            read_from=seen,
         )
 
 
@@ -84,9 +98,9 @@ def _needed(desk: Desk) -> tuple[Reading[bool], Evidence]:
         shows = f"{len(switches.switches)} NVSwitches, the first at {switches.switches[0].address}"
         return True, Evidence(switches.read_from["listing"].where, shows)
     for device in () if isinstance(nvml, Unread) else nvml.devices:
-        state = device.fields.get("fabric.state")
+        state = device.fields.get(_STATE)
         if isinstance(state, str) and state != _NO_FABRIC:
-            return True, device.evidence("fabric.state")
+            return True, device.evidence(_STATE)
     if isinstance(switches, Unread):
         return switches, Evidence(switches.where, switches.detail)
     if switches.unlisted is not None:
@@ -116,6 +130,30 @@ def _running(raw: Raw) -> tuple[Reading[bool], Evidence]:
         unseen = refused[0] if refused else Unread(Why.NOT_RECORDED, f"{SLICES[0]}/{UNIT}", "is not in view")
         return unseen, Evidence(unseen.where, unseen.detail)
     return False, gone[0].evidence
+
+
+def _another(desk: Desk) -> Evidence | None:
+    """The GPU Operator's driver container starts one of its own beside the driver (NVIDIA/gpu-driver-container, nvidia-driver)."""
+    processes = desk.get(Processes)
+    if isinstance(processes, Unread):
+        return None
+    named = (one for one in processes.processes if one.comm == COMM and not one.ended and one.cgroup >= 0)
+    found = next((one for one in named if processes.identities[one.cgroup].unit != UNIT), None)
+    return Evidence(f"/proc/{found.pid}/comm", found.comm) if found is not None else None
+
+
+def _in_driver_root(raw: Raw) -> Evidence | Unread | None:
+    apart = raw.entry(DRIVER_ROOT + PROGRAM, follow=True)
+    if isinstance(apart, Entry):
+        return Evidence(DRIVER_ROOT + PROGRAM, "exists")
+    return apart if isinstance(apart, Unread) and apart.why is not Why.NOT_RECORDED else None
+
+
+def _completed(desk: Desk) -> Evidence | None:
+    nvml = desk.get(Nvml)
+    if isinstance(nvml, Unread) or any(device.fields.get(_STATE) != "completed" for device in nvml.devices):
+        return None
+    return nvml.devices[0].evidence(_STATE) if nvml.devices else None
 
 
 def _version(raw: Raw) -> tuple[Reading[str], Evidence]:

@@ -1,6 +1,8 @@
 """Driver releases that are known to go wrong, with where they do: the GPUs, MIG, Kubernetes.
 
-NVIDIA/cloud-native-docs at 52dcb7b8d956 (2026-08-21), gpu-operator/release-notes.rst and platform-support.rst. Read 2026-11-30.
+NVIDIA/cloud-native-docs at 52dcb7b8d956 (2026-08-21), gpu-operator/release-notes.rst and platform-support.rst. What they ask of a driver
+container is no word on the driver itself: the list of GPUs in open-gpu-kernel-modules has B200 from 570.86.15 on. Its lists of 570,
+570.211.01 the last, have no RTX PRO 6000 Blackwell Server Edition; that of 575.57.08 has. Read 2026-11-30.
 """
 
 from msgspec import Struct
@@ -18,13 +20,15 @@ _PLATFORMS = "https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/lates
 class Scope(Struct, frozen=True):
     """Where a release goes wrong; all that is stated must hold. `device_ids`: PCI ids; `mixed_mig`: GPUs with MIG on beside whole ones.
 
-    `parameter`: a registry key of the kernel module and its value, as in /proc/driver/nvidia/params.
+    `parameter`: a registry key of the kernel module and its value, as in /proc/driver/nvidia/params. `driver_container`: only as a
+    driver container brings it, not as the host's own packages do.
     """
 
     device_ids: tuple[str, ...] = ()
     mixed_mig: bool = False
     mig: bool = False
     kubernetes: bool = False
+    driver_container: bool = False
     parameter: tuple[str, str] | None = None
 
 
@@ -77,7 +81,7 @@ KNOWN_BAD = (
         "hgx-b200-too-old",
         "HGX B200 is not supported by the GPU Operator's driver container",
         "Install 570.133.20 or later.",
-        Scope(device_ids=_B200, kubernetes=True),
+        Scope(device_ids=_B200, kubernetes=True, driver_container=True),
         _PLATFORMS,
         fixed="570.133.20",
     ),

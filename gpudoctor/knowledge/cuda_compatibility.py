@@ -112,7 +112,9 @@ def told_by(library: str, driver: str) -> Told | None:
 
 
 # Names as NVML and /proc/driver/nvidia/gpus/*/information give them; forward compatibility is for data-center GPUs and some RTX cards.
-_DATA_CENTER = r"(?:NVIDIA )?(?:Tesla |(?:A|B|H|GH|GB)(?:2|10[GM]?|16|20|30X?|40|100X?|200|300|800)\b|L(?:2|4|20|40S?)\b)"
+_DATA_CENTER = (
+    r"(?:NVIDIA )?(?:Tesla |(?:A|B|H|GH|GB)(?:2|10[GM]?|16|20|30X?|40|100X?|200|300|800)\b|L(?:2|4|20|40S?)\b)"
+)
 _CONSUMER = r"GeForce|TITAN"
 DATA_CENTER_ALONE = ("9.0", "10.0", "10.3")
 """Compute capabilities that data-center boards alone have: no GeForce, TITAN, Quadro, RTX or CMP of knowledge/pci_gpus.py is of one."""

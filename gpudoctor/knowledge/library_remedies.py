@@ -5,6 +5,7 @@ https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html (pa
 (stubs), Fabric Manager User Guide (its version must be the driver's). Read 2026-11-30.
 """
 
+from gpudoctor.facts.library_files import LibraryFile
 from gpudoctor.knowledge.module_remedies import confirmed_by
 from gpudoctor.verdicts import Action, Remedy
 
@@ -56,21 +57,35 @@ def for_library(check_id: str, files: tuple[str, ...], paths: tuple[str, ...]) -
     )
 
 
-def out_of_the_loaders_way(check_id: str, directory: str, what: str) -> tuple[Remedy, ...]:
-    """For a directory that the loader's configuration should not name."""
+def out_of_the_loaders_way(check_id: str, library: LibraryFile) -> tuple[Remedy, ...]:
+    """For a stub, or a package's for forward compatibility, that the loader gives to every program.
+
+    Its directory is named by the loader's configuration; or somebody linked to it from one that rightly is, which must stay there.
+    """
     confirm = confirmed_by(check_id)
+    home = library.file.rpartition("/")[0]
+    if library.directory == home:
+        look = "See which file of the loader's configuration names the directory."
+        grep = f"grep -rn {home.rpartition('/')[0]} /etc/ld.so.conf /etc/ld.so.conf.d"
+        take = f"Take {home} out of that file, or remove the package that brought both (cuda-compat-X-Y)"
+        ready: tuple[str, ...] = ()
+    else:
+        look, grep = "See who made the link.", f"dpkg -S {library.path} 2>/dev/null || rpm -qf {library.path}"
+        take = "Put the link out of the loader's way"
+        ready = (f"mv -i {library.path} /var/tmp/",)
+    listed = tuple(dict.fromkeys((library.directory, home)))
     return (
         Remedy(
             Action.NONE,
-            "See which file of the loader's configuration names the directory.",
-            run=(f"grep -rn {directory.rpartition('/')[0]} /etc/ld.so.conf /etc/ld.so.conf.d", f"ls -l {directory}"),
+            look,
+            run=(grep, f"ls -ld {' '.join(f'{place}/libcuda.so*' for place in listed)}"),
             confirm=confirm,
         ),
         Remedy(
             Action.CHANGE_CONFIG,
-            f"Take the directory out of that file{what}, and have the loader's cache made anew. Programs that want it can name it "
-            "themselves, in LD_LIBRARY_PATH; for linking, -L is enough.",
-            run=("ldconfig", "ldconfig -p | grep libcuda.so.1    # the driver's own must be first"),
+            f"{take}, and have the loader's cache made anew. Programs that want it can name its directory themselves, in "
+            "LD_LIBRARY_PATH; for linking, -L is enough.",
+            run=(*ready, "ldconfig", "ldconfig -p | grep libcuda.so.1    # the driver's own must be first"),
             interrupts="nothing that runs: programs that start from now on get the driver's own",
             confirm=confirm,
         ),
@@ -107,12 +122,19 @@ def same_fabric_manager(check_id: str, driver: str) -> tuple[Remedy, ...]:
             interrupts="CUDA programs on this node, if one runs after all",
             confirm="nv-fabricmanager --version",
         ),
+        *start_fabric_manager(check_id, then=True),
+    )
+
+
+def start_fabric_manager(check_id: str, *, then: bool = False) -> tuple[Remedy, ...]:
+    """For one of the right version that does not run; `then` is behind a step that brought it."""
+    return (
         Remedy(
             Action.RESTART_SERVICE,
             "Start it, and wait until the fabric's state is Completed.",
             run=("systemctl restart nvidia-fabricmanager", "nvidia-smi -q | grep -A2 Fabric"),
             interrupts="CUDA programs on this node",
             confirm=confirmed_by(check_id),
-            then=True,
+            then=then,
         ),
     )
