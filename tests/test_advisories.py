@@ -78,7 +78,10 @@ def test_a_fixed_toolkit_passes_with_the_tables_date() -> None:
 
 
 def test_the_vendors_build_is_affected_and_the_distributions_is_to_be_looked_up() -> None:
-    ours = told(with_packages(**{"containerd.io": "1.7.28-1~debian.12~bookworm"}))["containerd"]
+    node = with_packages(**{"containerd.io": "1.7.28-1~debian.12~bookworm"})
+    assert "Fixed upstream in 1.7.32" in told(node)["containerd"].summary
+    node.daemon("kubelet")
+    ours = told(node)["containerd"]
     assert "containerd 1.7.28 has" in ours.summary
     assert "Fixed upstream in 1.7.33" in ours.summary
     theirs = told(with_packages(runc="1.1.5+ds1-1+deb12u1", containerd="1.6.20~ds1-1+deb12u1"))
