@@ -25,7 +25,7 @@ from .scenarios import Scenario
 GUEST = HERE / "guest"
 NVML_SOURCE = HERE.parent / "standin" / "libnvidia_ml.c"
 MODULES_FOLDER = "/lib/modules/standin"
-NVML_LIBRARY = "/usr/lib/libnvidia-ml.so.1"
+NVML_LIBRARY, CUDA_LIBRARY = "/usr/lib/libnvidia-ml.so.1", "/usr/lib/libcuda.so.1"
 BUILDERS = tuple(HERE / name for name in ("guest_image.py", "python_tree.py", "newc.py"))
 PACKAGING_FILES = ("pyproject.toml", "setup.cfg", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
 
@@ -118,6 +118,8 @@ def _standins(kernel: Kernel, cache: Cache) -> Path:
         for module in modules:
             archive.file(f"{MODULES_FOLDER}/{module.name}", module.read_bytes())
         archive.file(NVML_LIBRARY, _compiled_nvml(), 0o755)
+        # Nobody loads it: it is looked for by its name.
+        archive.file(CUDA_LIBRARY, b"", 0o755)
 
     return cache.file("standins", key, _builder(add))
 
