@@ -23,7 +23,7 @@ from gpudoctor.facts.processes import Processes
 from gpudoctor.facts.raw import Raw
 from gpudoctor.knowledge.compute_capabilities import BY_CC, parse_targets
 from gpudoctor.knowledge.cuda_compatibility import forward_compatible
-from gpudoctor.knowledge.cuda_requirements import BRANDS, DISABLE, Requirement, is_true, requirements_of
+from gpudoctor.knowledge.cuda_requirements import DISABLE, Requirement, brand_of, is_true, requirements_of
 from gpudoctor.verdicts import Unread
 
 if TYPE_CHECKING:
@@ -111,16 +111,14 @@ def _gpus(desk: Desk, nvml: Nvml | None) -> Iterator[Gpu]:
 def _gpu(address: str | None, device: NvmlDevice | None, name: str | None, device_id: str) -> Gpu:
     """Its compute capability as NVML tells it, else by its PCI id, else by its name."""
     name = (device.name if device is not None else None) or name
-    told = device.fields.get("compute_capability") if device is not None else None
-    brand = device.fields.get("brand") if device is not None else None
-    cc = told if isinstance(told, str) else None
+    cc = device.compute_capability if device is not None else None
     if cc is None or name is None:
         from gpudoctor.knowledge.gpu_models import by_id, cc_of_name
 
         model = by_id(device_id) if device_id else None
         name = name or _called(model.names if model is not None else ())
         cc = cc or (model.cc if model is not None else None) or cc_of_name(name)
-    return described(name, cc, address, BRANDS.get(brand, brand) if isinstance(brand, str) else None)
+    return described(name, cc, address, brand_of(device.brand) if device is not None else None)
 
 
 def _called(names: tuple[str, ...]) -> str | None:

@@ -12,9 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from gpudoctor.facts.cdi_specs import CdiSpecs, is_nvidia
-from gpudoctor.facts.container_files import DOCKER_ROOTS
 from gpudoctor.facts.desk import Desk, Fact
-from gpudoctor.facts.docker import Dockers
+from gpudoctor.facts.docker_kept import MOST_CONTAINERS, docker_roots, is_restarted
 from gpudoctor.facts.oci_config import DockerContainer, OciConfig
 from gpudoctor.facts.raw import Listing, Raw, TextFile
 from gpudoctor.facts.start_failures import EngineJournal, StartFailures
@@ -24,7 +23,6 @@ from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread
 
 UNRESOLVABLE, NO_DRIVER = "cdi-unresolvable", "cdi-not-ready"
 """The name of that error in knowledge/start_errors.py."""
-MOST_CONTAINERS = 200
 _T = TypeVar("_T")
 
 
@@ -119,7 +117,7 @@ class _Container(Struct, rename="pascal"):
 def _kept(desk: Desk) -> Iterator[CdiRequest]:
     """Containers of dockerd that do not run, or of which the process was not seen."""
     raw = desk.raw
-    for root in _roots(desk):
+    for root in docker_roots(desk):
         listing = raw.listing(f"{root}/containers")
         for container in listing.names[:MOST_CONTAINERS] if isinstance(listing, Listing) else ():
             folder = f"{root}/containers/{container}"
@@ -139,23 +137,10 @@ def _of_docker(raw: Raw, folder: str, container: str, names: tuple[str, ...], po
     ]
     if said is not None and said.state is not None and said.state.error:
         evidence.append(Evidence(f"{folder}/config.v2.json", said.state.error[:300]))
-    standing = Standing.WANTED if _is_restarted(policy, said) else Standing.LEFT
+    code = said.state.exit_code if said is not None and said.state is not None else None
+    by_hand = said is not None and said.has_been_manually_stopped
+    standing = Standing.WANTED if is_restarted(policy, code, stopped_by_hand=by_hand) else Standing.LEFT
     return CdiRequest(Subject(SubjectKind.CONTAINER, container[:SHORT], title), names, standing, tuple(evidence))
-
-
-def _is_restarted(policy: str, said: _Container | None) -> bool:
-    """Whether dockerd starts it again by itself (moby daemon/internal/restartmanager, ShouldRestart)."""
-    if policy == "unless-stopped":
-        return said is None or not said.has_been_manually_stopped
-    if policy == "on-failure":
-        return said is None or said.state is None or said.state.exit_code != 0
-    return policy == "always"
-
-
-def _roots(desk: Desk) -> tuple[str, ...]:
-    dockers = desk.get(Dockers)
-    known = [] if isinstance(dockers, Unread) else [one.data_root for one in dockers.dockers]
-    return tuple(dict.fromkeys(root for root in known if root)) or DOCKER_ROOTS[:1]
 
 
 def _decoded(raw: Raw, path: str, kind: type[_T]) -> _T | None:

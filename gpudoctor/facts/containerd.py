@@ -26,7 +26,7 @@ from gpudoctor.facts.kubelet_endpoint import KubeletEndpoint
 from gpudoctor.facts.processes import Processes
 from gpudoctor.facts.programs import Located, locate
 from gpudoctor.facts.raw import Absent, Entry, Raw
-from gpudoctor.facts.software import CONTAINERD, Software, Version
+from gpudoctor.facts.software import CONTAINERD, Version, version_of
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
 INSTALLED = (*CONTAINERD.programs, "/bin/containerd", "/usr/sbin/containerd")
@@ -171,10 +171,7 @@ def _gather(desk: Desk, daemon: Daemon | None, sockets: tuple[str, ...] | Unread
 
 def _version(desk: Desk, daemon: Daemon | None) -> Version | None:
     """The installed version, unless another program than the installed one runs, as in k3s."""
-    if daemon is not None and daemon.program_path is not None and daemon.program_path not in INSTALLED:
-        return None
-    software = desk.get(Software)
-    version = software if isinstance(software, Unread) else software.of(CONTAINERD)
+    version = version_of(desk, CONTAINERD, daemon.program_path if daemon is not None else None, INSTALLED)
     return version if isinstance(version, Version) else None
 
 

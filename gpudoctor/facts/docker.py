@@ -29,7 +29,7 @@ from gpudoctor.facts.docker_units import command_line
 from gpudoctor.facts.gpu_specs import DEFAULT_FOLDERS, GpuSpecs, read_specs
 from gpudoctor.facts.programs import Located
 from gpudoctor.facts.raw import Absent, Entry, Raw, TextFile
-from gpudoctor.facts.software import DOCKER, Software, Version
+from gpudoctor.facts.software import DOCKER, Version, version_of
 from gpudoctor.knowledge.docker_options import CDI_DEFAULT_SINCE, CDI_PREFERRED_SINCE, CDI_SINCE, STOCK_RUNTIME
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
@@ -241,7 +241,7 @@ def _gather(desk: Desk, key: str, path: str | Unread, daemon: Daemon | None) -> 
     words, command = _command(raw, daemon, path)
     flags = flags_of(words)
     path = flags.last("config-file") or path if daemon is None and isinstance(path, str) else path
-    version = _version(desk, daemon)
+    version = version_of(desk, DOCKER, daemon.program_path if daemon is not None else None, INSTALLED)
     settings, file, entry = _read(raw, path, flags, version)
     read_from = {"file": file, **(daemon.read_from if daemon is not None else {})}
     one = Docker(
@@ -276,15 +276,6 @@ def _command(raw: Raw, daemon: Daemon | None, path: str | Unread) -> tuple[tuple
         return (() if isinstance(daemon.arguments, Unread) else daemon.arguments), daemon.cite("command")[0]
     found = command_line(raw) if path == DAEMON_JSON else ((), None)
     return ((), None) if isinstance(found, Unread) else found
-
-
-def _version(desk: Desk, daemon: Daemon | None) -> Version | Unread | None:
-    """The installed version, unless another program than the installed one runs, as in a snap."""
-    if daemon is not None and daemon.program_path is not None and daemon.program_path not in INSTALLED:
-        return None
-    software = desk.get(Software)
-    version = software if isinstance(software, Unread) else software.of(DOCKER)
-    return None if isinstance(version, Absent) else version
 
 
 def _read(

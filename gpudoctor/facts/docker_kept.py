@@ -78,16 +78,14 @@ class KeptContainer(Struct, frozen=True):
         return max(self.begun, changed or 0.0) or None
 
     def _comes_back(self, raw: Raw) -> bool:
-        """Whether dockerd starts it again by itself (moby daemon/internal/restartmanager, ShouldRestart)."""
+        """Whether dockerd starts it again by itself."""
         file = raw.read(f"{self.folder}/hostconfig.json")
         try:
             host = msgspec.json.decode(file.text if isinstance(file, TextFile) else "", type=_Host)
         except (msgspec.MsgspecError, UnicodeError):
             return False
         policy = host.restart_policy.name if host.restart_policy is not None else ""
-        if policy == "unless-stopped":
-            return not self.stopped_by_hand
-        return policy == "always" or (policy == "on-failure" and self.state.exit_code != 0)
+        return is_restarted(policy, self.state.exit_code, stopped_by_hand=self.stopped_by_hand)
 
 
 class KeptContainers(Fact, frozen=True):
@@ -99,6 +97,16 @@ class KeptContainers(Fact, frozen=True):
     def gather(cls, desk: Desk) -> "KeptContainers | Unread":
         """A file for each."""
         return cls(containers=tuple(one for root in docker_roots(desk) for one in _kept(desk.raw, root)))
+
+
+def is_restarted(policy: str, exit_code: int | None, *, stopped_by_hand: bool) -> bool:
+    """Whether dockerd starts a container again by itself (moby daemon/internal/restartmanager, ShouldRestart).
+
+    `exit_code` is None where it is not known.
+    """
+    if policy == "unless-stopped":
+        return not stopped_by_hand
+    return policy == "always" or (policy == "on-failure" and exit_code != 0)
 
 
 def docker_roots(desk: Desk) -> tuple[str, ...]:

@@ -102,6 +102,18 @@ class NvmlDevice(Citable, frozen=True):
         return action if isinstance(action, str) and action != "none" else ""
 
     @property
+    def compute_capability(self) -> str | None:
+        """`9.0`, None where it was not answered."""
+        told = self.fields.get("compute_capability")
+        return told if isinstance(told, str) else None
+
+    @property
+    def brand(self) -> str | None:
+        """NVML's word for the brand, None where it was not answered."""
+        told = self.fields.get("brand")
+        return told if isinstance(told, str) else None
+
+    @property
     def answered_any(self) -> bool:
         """Whether NVML gave a value for any field."""
         return any(not isinstance(value, FieldError) for value in self.fields.values())

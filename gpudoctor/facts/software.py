@@ -113,6 +113,20 @@ class Software(Fact, frozen=True):
         return cls(by_product=by_product, packages=packages)
 
 
+def version_of(
+    desk: Desk, product: Product, running: str | None, installed: tuple[str, ...]
+) -> Version | Unread | None:
+    """The version of what runs, which is the installed one if its program is; None if it is another, or nothing is installed.
+
+    `running` is the path of the running program, None where none runs or it is not known which; `installed` are the package's programs.
+    """
+    if running is not None and running not in installed:
+        return None
+    software = desk.get(Software)
+    version = software if isinstance(software, Unread) else software.of(product)
+    return None if isinstance(version, Absent) else version
+
+
 def parse_version(
     product: str, text: str, evidence: Evidence, package: str = "", *, distribution: bool = False
 ) -> Version | None:

@@ -82,9 +82,9 @@ def _capabilities(desk: Desk, one: GpuWorkload) -> Iterator[tuple[str, str]]:
     on_bus = {} if isinstance(gpus, Unread) else {gpu.address: gpu for gpu in gpus}
     for gpu in one.gpus:
         device = None if isinstance(nvml, Unread) else nvml.device(gpu.key)
-        told = device.fields.get("compute_capability") if device is not None else None
+        told = device.compute_capability if device is not None else None
         found = on_bus.get(gpu.key)
-        cc = told if isinstance(told, str) else cc_of_id(found.device_id) if found is not None else None
+        cc = told if told is not None else cc_of_id(found.device_id) if found is not None else None
         if cc is not None:
             yield gpu.key, cc
 

@@ -15,7 +15,6 @@ from gpudoctor.facts.raw import Absent
 from gpudoctor.facts.workload_devices import Devices
 from gpudoctor.knowledge.cuda_compatibility import minimum_driver, numbers
 from gpudoctor.knowledge.cuda_requirements import (
-    BRANDS,
     CUDA_VERSION,
     DISABLE,
     NAMED_BRANDS,
@@ -24,6 +23,7 @@ from gpudoctor.knowledge.cuda_requirements import (
     Outcome,
     Provided,
     Requirement,
+    brand_of,
     is_true,
     judge_all,
     requirements_of,
@@ -142,11 +142,9 @@ def _beyond(version: str, driver: str | None) -> bool:
 
 def _provided(address: str, here: Provided, nvml: Nvml | None) -> Provided:
     device = nvml.device(address) if nvml is not None else None
-    brand = device.fields.get("brand") if device is not None else None
-    arch = device.fields.get("compute_capability") if device is not None else None
     return Provided(
         cuda=here.cuda,
         driver=here.driver,
-        arch=arch if isinstance(arch, str) else None,
-        brand=BRANDS.get(brand, brand) if isinstance(brand, str) else None,
+        arch=device.compute_capability if device is not None else None,
+        brand=brand_of(device.brand) if device is not None else None,
     )

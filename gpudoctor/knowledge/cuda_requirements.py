@@ -47,6 +47,11 @@ UNKNOWN_BRAND = "unknown"
 NAMED_BRANDS = ("quadro", "tesla", "nvs", "grid", "geforce", "titan")
 
 
+def brand_of(told: str | None) -> str | None:
+    """NVML's word for a brand as images spell it."""
+    return BRANDS.get(told, told) if told is not None else None
+
+
 class Outcome(str, Enum):
     """What becomes of a requirement; unknown where it hangs on something that was not told."""
 
