@@ -5,7 +5,6 @@ words and numbers become strings where a string is wanted (`name: 0`); names of 
 are resolved as go-yaml v2 does (resolve.go): 0666 is octal, yes and on are true. Only the first document is read.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ from msgspec import Struct
 
 from gpudoctor.facts.config_text import Malformed, well_formed
 from gpudoctor.facts.raw import TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Unread, Why
 
 
@@ -209,8 +209,8 @@ _TRUE = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"
 _FALSE = ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
 _CONSTANTS: dict[str, Plain] = {**dict.fromkeys(_NULLS), **dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 _TYPED = tuple(f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool"))
-_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
-_INTEGER = r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]*)|([1-9][0-9]*))"
+_FLOAT = pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_INTEGER = pattern(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]*)|([1-9][0-9]*))")
 
 
 def _is_null(node: Any) -> bool:
@@ -231,14 +231,14 @@ def _resolved(plain: str) -> Plain:
     if plain[0] not in "0123456789+-.":
         return plain
     digits = plain.replace("_", "")
-    number = re.fullmatch(_INTEGER, digits)
+    number = _INTEGER.fullmatch(digits)
     if number is not None:
         sign, hexadecimal, binary, octal, decimal = number.groups()
         for part, base in ((hexadecimal, 16), (binary, 2), (decimal, 10)):
             if part:
                 return int(f"{sign}{part}", base)
         return int(f"{sign}{octal or 0}", 8)
-    if re.fullmatch(_FLOAT, digits):
+    if _FLOAT.fullmatch(digits):
         return float(digits)
     return plain
 

@@ -17,6 +17,8 @@ from enum import Enum
 
 from msgspec import Struct
 
+from gpudoctor.patterns import pattern
+
 
 class GroupKind(str, Enum):
     """What a control group holds."""
@@ -95,25 +97,25 @@ _RULES: tuple[tuple[str, GroupKind, str, str], ...] = (
     ("scope", GroupKind.SCOPE, "systemd", r"(.+)\.scope"),
     ("service", GroupKind.SERVICE, "systemd", r"(.+)\.service"),
 )
-# Compiled when first asked for: the module is imported where no process is known, too.
-_NAME = "|".join(f"(?P<{rule}>{form})" for rule, _, _, form in _RULES)
+_NAME = pattern("|".join(f"(?P<{rule}>{form})" for rule, _, _, form in _RULES))
 _BY_RULE = {rule: (kind, engine) for rule, kind, engine, _ in _RULES}
 
-_JOINED = rf"({_KUBEPODS}):(cri-containerd|crio|docker):{_ID}"
+_JOINED = pattern(rf"({_KUBEPODS}):(cri-containerd|crio|docker):{_ID}")
 _JOINED_ENGINES = {"cri-containerd": "containerd", "crio": "cri-o", "docker": "docker"}
-_POD_FOLDER = rf"pod({_POD_UID})"
-_USER = r"user[-@](\d{1,10})\.(?:slice|service)"
-_SLURM = r"slurm(?:_\S+)?|(?:\S+_)?slurmstepd\.scope"
-_JOB = r"job_(\d{1,12})"
+_POD_SLICE = pattern(_KUBEPODS)
+_POD_FOLDER = pattern(rf"pod({_POD_UID})")
+_USER = pattern(r"user[-@](\d{1,10})\.(?:slice|service)")
+_SLURM = pattern(r"slurm(?:_\S+)?|(?:\S+_)?slurmstepd\.scope")
+_JOB = pattern(r"job_(\d{1,12})")
 _QOS = ("besteffort", "burstable")
-_ESCAPED = r"\\x([0-9a-f]{2})"
+_ESCAPED = pattern(r"\\x([0-9a-f]{2})")
 _PARENTS = {"buildkit": "buildkit", "lxc": "lxc", "lxc.payload": "lxc", "lxc.monitor": "lxc"}
 """Folders whose entries are containers of an engine, whatever they are called."""
 
 
 def unescaped(unit: str) -> str:
     """A unit's name with dashes and others as they were (systemd.unit(5))."""
-    return re.sub(_ESCAPED, lambda found: chr(int(found[1], 16)), unit)
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), unit)
 
 
 def identify(path: str) -> Identity:
@@ -163,10 +165,10 @@ def _layers(names: Sequence[str]) -> list[Layer]:
     slurm = False
     for at, name in enumerate(names):
         # Thousands of paths go through here: no form is tried on a name that cannot have it.
-        slurm = slurm or ("slurm" in name and re.fullmatch(_SLURM, name) is not None)
-        if slurm and (job := re.fullmatch(_JOB, name)):
+        slurm = slurm or ("slurm" in name and _SLURM.fullmatch(name) is not None)
+        if slurm and (job := _JOB.fullmatch(name)):
             layers.append(Layer(GroupKind.JOB, "slurm", job[1], at + 1))
-        elif ":" in name and (joined := re.fullmatch(_JOINED, name)):
+        elif ":" in name and (joined := _JOINED.fullmatch(name)):
             pod = PodGroup(joined[3].replace("_", "-"), joined[2] or "guaranteed")
             layers.append(Layer(GroupKind.CONTAINER, _JOINED_ENGINES[joined[4]], joined[5], at + 1, pod))
         elif "pod" in name and (found := _pod(name, names[:at])) is not None:
@@ -180,9 +182,9 @@ def _layers(names: Sequence[str]) -> list[Layer]:
 
 def _pod(name: str, above: Sequence[str]) -> PodGroup | None:
     """A pod's group: a slice under systemd, else a folder below kubepods, of which a reader inside a pod may see only the end."""
-    if found := re.fullmatch(_KUBEPODS, name):
+    if found := _POD_SLICE.fullmatch(name):
         return PodGroup(found[2].replace("_", "-"), found[1] or "guaranteed")
-    if found := re.fullmatch(_POD_FOLDER, name):
+    if found := _POD_FOLDER.fullmatch(name):
         return PodGroup(found[1], above[-1] if above and above[-1] in _QOS else "guaranteed" if above else "")
     return None
 
@@ -195,7 +197,7 @@ def _named(name: str, above: str, depth: int, pod: PodGroup | None) -> Layer | N
     if above in _PARENTS and not name.endswith((".scope", ".service", ".slice")):
         kind = GroupKind.MONITOR if above == "lxc.monitor" else GroupKind.CONTAINER
         return Layer(kind, _PARENTS[above], name, depth, pod)
-    found = re.fullmatch(_NAME, name)
+    found = _NAME.fullmatch(name)
     if found is None or found.lastgroup is None:
         return None
     kind, engine = _BY_RULE[found.lastgroup]
@@ -215,7 +217,7 @@ def _managed_by(names: Sequence[str], layers: Sequence[Layer]) -> tuple[str, int
     inner = next((layer.depth for layer in layers if layer.kind in (GroupKind.CONTAINER, GroupKind.JOB)), len(names))
     unit, user = "", None
     for name in names[:inner]:
-        if name.startswith("user") and (found := re.fullmatch(_USER, name)):
+        if name.startswith("user") and (found := _USER.fullmatch(name)):
             user = int(found[1])
         if name.endswith((".service", ".scope")):
             unit = name

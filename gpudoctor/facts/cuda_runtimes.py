@@ -4,12 +4,12 @@ Images of CUDA set CUDA_VERSION and NV_CUDA_CUDART_VERSION (nvidia/container-ima
 libcudart.so.12.4.127.
 """
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 LIBRARY = "libcudart"
 VARIABLES = ("CUDA_VERSION", "NV_CUDA_CUDART_VERSION")
 
-_LOADED = r"libcudart\.so\.(\d{1,2})(?:\.(\d{1,2}))?"
-_VERSION = r"(\d{1,2})\.(\d{1,2})"
+_LOADED = pattern(r"libcudart\.so\.(\d{1,2})(?:\.(\d{1,2}))?")
+_VERSION = pattern(r"(\d{1,2})\.(\d{1,2})")
 
 
 class CudaRuntime(Struct, frozen=True):
@@ -43,7 +43,7 @@ class CudaRuntime(Struct, frozen=True):
 def mapped_runtime(libraries: "Iterable[MappedLibrary]") -> CudaRuntime | None:
     """The first that a process has mapped."""
     for library in libraries:
-        found = re.search(_LOADED, library.path) if library.name == LIBRARY else None
+        found = _LOADED.search(library.path) if library.name == LIBRARY else None
         if found is not None:
             return CudaRuntime(int(found[1]), int(found[2] or 0), library.evidence, found[2] is not None)
     return None
@@ -53,6 +53,6 @@ def named_runtime(variables: "Variables", where: str) -> CudaRuntime | None:
     """What the variables of an image say that it holds."""
     for name in VARIABLES:
         value = variables.get(name) or ""
-        if (found := re.match(_VERSION, value)) is not None:
+        if (found := _VERSION.match(value)) is not None:
             return CudaRuntime(int(found[1]), int(found[2]), Evidence(where, f"{name}={value}"))
     return None

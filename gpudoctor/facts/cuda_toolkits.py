@@ -5,22 +5,22 @@ forward compatibility (CUDA Compatibility guide: /usr/local/cuda-X.Y/compat), no
 """
 
 import json
-import re
 from typing import Any
 
 from msgspec import Struct
 
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread
 
 PLACE = "/usr/local"
 ELSEWHERE = ("/opt/cuda",)
 MOST = 32
 
-_FOLDER = r"cuda(?:-(\d{1,2}\.\d{1,2}))?"
-_TEXT = r"CUDA Version (\d{1,2}\.\d{1,2}(?:\.\d{1,4})?)"
-_VERSION = r"\d{1,2}\.\d{1,2}(?:\.\d{1,4})?"
+_FOLDER = pattern(r"cuda(?:-(\d{1,2}\.\d{1,2}))?")
+_TEXT = pattern(r"CUDA Version (\d{1,2}\.\d{1,2}(?:\.\d{1,4})?)")
+_VERSION = pattern(r"\d{1,2}\.\d{1,2}(?:\.\d{1,4})?")
 
 
 class CudaToolkit(Struct, frozen=True):
@@ -56,7 +56,7 @@ def _folders(raw: Raw) -> tuple[list[tuple[str, str]], Unread | None]:
     """Folders with the version in their names, "" where there is none."""
     listing = raw.listing(PLACE, begin="cuda")
     names = listing.names if isinstance(listing, Listing) else ()
-    found = [(f"{PLACE}/{name}", match[1] or "") for name in names[:MOST] if (match := re.fullmatch(_FOLDER, name))]
+    found = [(f"{PLACE}/{name}", match[1] or "") for name in names[:MOST] if (match := _FOLDER.fullmatch(name))]
     found += [(path, "") for path in ELSEWHERE]
     return found, listing if isinstance(listing, Unread) else None
 
@@ -73,7 +73,7 @@ def _toolkit(raw: Raw, path: str, named: str) -> CudaToolkit | Absent | Unread:
     if isinstance(file, TextFile) and (version := _of_json(file.text)):
         return CudaToolkit(path, version, Evidence(file.where, f"cuda {version}"))
     older = raw.read(f"{path}/version.txt") if not isinstance(file, TextFile) else file
-    if isinstance(older, TextFile) and (said := re.search(_TEXT, older.text)):
+    if isinstance(older, TextFile) and (said := _TEXT.search(older.text)):
         return CudaToolkit(path, said[1], Evidence(older.where, said[0]))
     compiler = raw.entry(f"{path}/bin/nvcc", follow=True)
     if named and isinstance(compiler, Entry):
@@ -89,4 +89,4 @@ def _of_json(text: str) -> str:
         return ""
     version = said.get("cuda", {}) if isinstance(said, dict) else {}
     number = version.get("version") if isinstance(version, dict) else None
-    return number if isinstance(number, str) and re.fullmatch(_VERSION, number) else ""
+    return number if isinstance(number, str) and _VERSION.fullmatch(number) else ""

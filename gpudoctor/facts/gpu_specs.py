@@ -10,13 +10,14 @@ from msgspec import Struct
 
 from gpudoctor.facts.desk import Citable
 from gpudoctor.facts.raw import Entry, Listing, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 DEFAULT_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 """DefaultSpecDirs of the same package."""
 GPU = "nvidia.com/gpu"
 
-_KIND = r"""(?:^|[{,])\s*["']?kind["']?\s*:\s*["']?([\w.-]+/[\w.-]+)"""
+_KIND = pattern(r"""(?:^|[{,])\s*["']?kind["']?\s*:\s*["']?([\w.-]+/[\w.-]+)""", re.MULTILINE)
 _MANAGEMENT = "management.nvidia.com/gpu"
 """Its spec is for the Operator's own pods: with it a container gets every device, whatever it asked for."""
 
@@ -67,7 +68,7 @@ def read_specs(raw: Raw, folders: Iterable[str]) -> GpuSpecs:
 
 def kind_in(text: str) -> str:
     """The kind that a spec states, whether or not it can be decoded; "" where none is seen."""
-    kind = re.search(_KIND, text, re.MULTILINE)
+    kind = _KIND.search(text)
     return kind[1] if kind is not None else ""
 
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 from gpudoctor.knowledge.architectures import ARCHITECTURES, FLAVOURS, Flavour
 from gpudoctor.knowledge.driver_branches import BRANCHES, NEWEST
 from gpudoctor.knowledge.version_numbers import minor_of
+from gpudoctor.patterns import pattern
 
 AS_OF = "2026-11-30"
 SOURCE = "docs.nvidia.com: architecture matrix, CUDA programming guide; ptxas --help of CUDA 11.7 to 13.5"
@@ -214,12 +215,15 @@ class Target(Struct, frozen=True):
     suffix: str = ""
 
 
-_TARGET = r"(?P<kind>sm_|compute_|)(?:(?P<dotted>\d{1,2}\.\d)|(?P<digits>\d{2,3}))(?P<suffix>[af]?)(?P<tail>\+PTX|-real|-virtual|)"
+_TARGET = pattern(
+    r"(?P<kind>sm_|compute_|)(?:(?P<dotted>\d{1,2}\.\d)|(?P<digits>\d{2,3}))(?P<suffix>[af]?)(?P<tail>\+PTX|-real|-virtual|)",
+    re.IGNORECASE,
+)
 
 
 def parse_targets(text: str) -> tuple[Target, ...]:
     """`sm_90a`, `compute_90`, `9.0+PTX` (both kinds of code), `90-real`, `120-virtual`; nothing for what is none of them."""
-    found = re.fullmatch(_TARGET, text.strip(), re.IGNORECASE)
+    found = _TARGET.fullmatch(text.strip())
     if found is None:
         return ()
     cc = found["dotted"] or f"{found['digits'][:-1]}.{found['digits'][-1]}"

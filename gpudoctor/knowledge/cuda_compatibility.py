@@ -12,6 +12,7 @@ from enum import Enum
 
 from gpudoctor.knowledge.cuda_toolkits import MINIMUM_DRIVERS, TOOLKITS, minimum_driver
 from gpudoctor.knowledge.version_numbers import numbers
+from gpudoctor.patterns import pattern
 
 __all__ = [
     "BASES",
@@ -112,18 +113,19 @@ def told_by(library: str, driver: str) -> Told | None:
 
 
 # Names as NVML and /proc/driver/nvidia/gpus/*/information give them; forward compatibility is for data-center GPUs and some RTX cards.
-_DATA_CENTER = (
-    r"(?:NVIDIA )?(?:Tesla |(?:A|B|H|GH|GB)(?:2|10[GM]?|16|20|30X?|40|100X?|200|300|800)\b|L(?:2|4|20|40S?)\b)"
+_DATA_CENTER = pattern(
+    r"(?:NVIDIA )?(?:Tesla |(?:A|B|H|GH|GB)(?:2|10[GM]?|16|20|30X?|40|100X?|200|300|800)\b|L(?:2|4|20|40S?)\b)",
+    re.IGNORECASE,
 )
-_CONSUMER = r"GeForce|TITAN"
+_CONSUMER = pattern(r"GeForce|TITAN", re.IGNORECASE)
 DATA_CENTER_ALONE = ("9.0", "10.0", "10.3")
 """Compute capabilities that data-center boards alone have: no GeForce, TITAN, Quadro, RTX or CMP of knowledge/pci_gpus.py is of one."""
 
 
 def forward_compatible(name: str | None, cc: str | None = None) -> bool | None:
     """Whether a GPU can use a package for forward compatibility; None where neither its name nor its compute capability tells."""
-    if name and re.search(_CONSUMER, name, re.IGNORECASE):
+    if name and _CONSUMER.search(name):
         return False
     if cc in DATA_CENTER_ALONE:
         return True
-    return True if name and re.match(_DATA_CENTER, name, re.IGNORECASE) else None
+    return True if name and _DATA_CENTER.match(name) else None

@@ -10,13 +10,13 @@ end of a new feature branch a year after its release by a rule of its own; NVIDI
 knowledge/compute_capabilities.py; which releases are known to be bad: knowledge/bad_drivers.py. Read 2026-11-30.
 """
 
-import re
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpudoctor.knowledge.version_numbers import numbers
+from gpudoctor.patterns import pattern
 
 if TYPE_CHECKING:
     from datetime import date
@@ -96,7 +96,7 @@ CUDA_EXCEPTIONS: dict[str, str] = {"430.26": "10.2"}
 JETSON = (540,)
 """Branches of JetPack alone, whose CUDA version JetPack chooses (540.4.0 reports 12.6, public captures): their number orders nothing."""
 
-_DRIVER = r"[Rr]?([1-9]\d{2,3}(?:\.\d{1,4}){0,2})"
+_DRIVER = pattern(r"[Rr]?([1-9]\d{2,3}(?:\.\d{1,4}){0,2})")
 
 
 class Offered(Struct, frozen=True):
@@ -110,7 +110,7 @@ class Offered(Struct, frozen=True):
 
 def release_of(text: str) -> tuple[int, ...]:
     """The numbers of a driver release or branch (`580.105.08`, `R580`), none for what cannot be one: cut or with a suffix."""
-    found = re.fullmatch(_DRIVER, text.strip())
+    found = _DRIVER.fullmatch(text.strip())
     return numbers(found[1]) if found is not None else ()
 
 

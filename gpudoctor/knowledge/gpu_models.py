@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from gpudoctor.knowledge.compute_capabilities import cc_of_chip
 from gpudoctor.knowledge.pci_gpus import GPUS
+from gpudoctor.patterns import pattern
 
 
 class GpuModel(Struct, frozen=True):
@@ -25,13 +26,12 @@ class GpuModel(Struct, frozen=True):
 # GPUs of Jetson boards, which are no PCI devices: NVML calls them "Orin (nvgpu)". Capabilities: knowledge/compute_capabilities.py.
 _JETSON = {"orin": "8.7", "xavier": "7.2", "thor": "11.0"}
 # Memory, form factor and revision; "NVIDIA" and "Tesla" come and go with the driver's version (Tesla T4 and NVIDIA T4 are one).
-# Compiled when first asked for: most GPUs are found by their id.
-_ASIDE = (
+_ASIDE = pattern(
     r"\b(?:nvidia|tesla|hgx|\d+gb?|sxm\d?|pcie|nvl|hbm\d\w*|gddr\dx?|rev\.? ?\w|ac|lite hash rate"
     r"|generation|laptop gpu|mobile|with max-q design|max-q)(?![\w.])"
 )
-_MIG = r" MIG \d.*$"
-_VGPU = r"^(?:GRID|NVIDIA) (?P<board>[A-Z]+\d+[A-Z]*)-(?:\d+-)?\d+[ABCQ]$"
+_MIG = pattern(r" MIG \d.*$")
+_VGPU = pattern(r"^(?:GRID|NVIDIA) (?P<board>[A-Z]+\d+[A-Z]*)-(?:\d+-)?\d+[ABCQ]$")
 
 
 def by_id(device_id: str) -> GpuModel | None:
@@ -70,7 +70,7 @@ def _by_key() -> dict[str, frozenset[str | None]]:
 
 def _key(name: str) -> str:
     plain = re.sub(r"[\s/_()-]+", " ", name.lower().replace("(tm)", " "))
-    return " ".join(re.sub(_ASIDE, " ", re.sub(r"\bmax q\b", "max-q", plain)).split())
+    return " ".join(_ASIDE.sub(" ", re.sub(r"\bmax q\b", "max-q", plain)).split())
 
 
 def cc_of_id(device_id: str) -> str | None:
@@ -86,8 +86,8 @@ def cc_of_name(name: str | None) -> str | None:
     """
     if not name:
         return None
-    whole = re.sub(_MIG, "", name.strip())
-    board = re.fullmatch(_VGPU, whole)
+    whole = _MIG.sub("", name.strip())
+    board = _VGPU.fullmatch(whole)
     key = _key(board["board"] if board is not None else whole)
     if jetson := _JETSON.get(key.removesuffix(" nvgpu").removeprefix("jetson ")):
         return jetson
