@@ -19,6 +19,7 @@ from gpudoctor.knowledge.module_remedies import (
     power,
     reset,
 )
+from gpudoctor.patterns import pattern
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     Breaks,
@@ -65,7 +66,7 @@ def adapter_initialised(
             yield _started(gpu, known, states, log)
 
 
-_RM_INIT = re.compile(
+_RM_INIT = pattern(
     r"NVRM: GPU \S+: RmInitAdapter failed|NVRM: \S*RmInitAdapter: Cannot initialize|rm_init_adapter failed"
 )
 LARGE_WINDOW_BYTES = 256 * 1024 * 1024
@@ -118,7 +119,7 @@ def _by_the_log(gpu: PciGpu, unseen: Unread, states: Reading[PciStates], log: Re
     return _not_started(gpu, failed, states, log)
 
 
-_NVRM = re.compile(r"NVRM: ")
+_NVRM = pattern(r"NVRM: ")
 MOST_FIRST_TRIES = 3
 """A GPU can fail at first and start later, without a message; one that has failed so often and then ends the log has not."""
 

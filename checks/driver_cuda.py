@@ -17,6 +17,7 @@ from gpudoctor.facts.persistence import PersistenceDaemon
 from gpudoctor.facts.raw import decimal
 from gpudoctor.knowledge import nvml_errors
 from gpudoctor.knowledge.nvml_remedies import FOR_CRASH, FOR_HANG, FOR_UNLISTED
+from gpudoctor.patterns import pattern
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -37,10 +38,8 @@ from gpudoctor.verdicts import (
     Why,
 )
 
-_HUNG_TASK = re.compile(
-    r"INFO: task \S{0,64}nvidia\S{0,64} blocked for more than \d+ seconds|INFO: task gpudoctor-nvml:"
-)
-_XID = re.compile(r"NVRM: Xid \(PCI:")
+_HUNG_TASK = pattern(r"INFO: task \S{0,64}nvidia\S{0,64} blocked for more than \d+ seconds|INFO: task gpudoctor-nvml:")
+_XID = pattern(r"NVRM: Xid \(PCI:")
 
 OF_THE_FILES = (nvml_errors.LIB_RM_VERSION_MISMATCH, nvml_errors.LIBRARY_NOT_FOUND)
 """Errors that come from what is installed: no task that hangs in the driver makes them."""

@@ -1,7 +1,5 @@
 """The kernel itself: has it been harmed, and do tasks hang in the nvidia driver?"""
 
-import re
-
 from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import NvidiaModule
@@ -9,6 +7,7 @@ from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.kernel_taint import KernelTaint
 from gpudoctor.facts.tasks import HUNG_TASK, IN_DRIVER, Sleeper, Tasks
 from gpudoctor.knowledge.nvml_remedies import FOR_HANG
+from gpudoctor.patterns import pattern
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -28,13 +27,13 @@ from gpudoctor.verdicts import (
 )
 
 # arch/x86/kernel/dumpstack.c, arch/arm64/kernel/traps.c, lib/bug.c, kernel/watchdog.c, drivers/acpi/apei and arch/x86/kernel/cpu/mce.
-_HARM = re.compile(
+_HARM = pattern(
     r"Oops(?:: | - )|BUG: (?:unable to handle|kernel NULL|soft lockup)|kernel BUG at |general protection fault|"
     r"Internal error: |\[Hardware Error\]: .*(?:Machine check|CPU \d+: Machine)|mce: \[Hardware Error\]"
 )
 _HARM_WORDS = ("Oops", "BUG: ", "kernel BUG at", "general protection fault", "Internal error: ", "[Hardware Error]")
-_IN_NVIDIA = re.compile(rf"(?:RIP: |pc : ).*{IN_DRIVER.pattern}")
-_XID = re.compile(r"NVRM: Xid \(PCI:")
+_IN_NVIDIA = pattern(rf"(?:RIP: |pc : ).*{IN_DRIVER.pattern}")
+_XID = pattern(r"NVRM: Xid \(PCI:")
 
 AFTER_HARM = (
     Remedy(

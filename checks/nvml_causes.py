@@ -1,12 +1,11 @@
 """Why NVML refuses: the cause behind each of its return codes, and what to do about it here."""
 
-import re
-
 from msgspec import Struct
 
 from gpudoctor.facts.nvml_library import NvmlLibraries
 from gpudoctor.facts.nvml_surroundings import NvmlSurroundings
 from gpudoctor.knowledge import nvml_errors, nvml_remedies
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Remedy
 
 
@@ -32,7 +31,7 @@ IN_A_CONTAINER = (
 REFUSED_LIBRARY = ("No such file", "is in none of")
 """How the loader, or the search below a root, says that there is no such file; anything else is a file that it refuses."""
 
-_LOADER = re.compile(r"libnvidia-ml\.so\S*: (.+)")
+_LOADER = pattern(r"libnvidia-ml\.so\S*: (.+)")
 
 
 def explain(code: int, around: NvmlSurroundings, said: str = "") -> Explained:

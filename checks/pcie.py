@@ -22,6 +22,7 @@ from gpudoctor.knowledge.pcie_remedies import (
     keep_awake,
     reseat,
 )
+from gpudoctor.patterns import pattern
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -39,13 +40,13 @@ from gpudoctor.verdicts import (
     Why,
 )
 
-_FALLEN = re.compile(r"NVRM: (?:Xid \(PCI:\S+: 79,|.*fallen off the bus|.*serial number)")
-_ABOUT_A_GPU = re.compile(r"NVRM: (?:Xid \(PCI:|GPU (?:at )?)([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})")
+_FALLEN = pattern(r"NVRM: (?:Xid \(PCI:\S+: 79,|.*fallen off the bus|.*serial number)")
+_ABOUT_A_GPU = pattern(r"NVRM: (?:Xid \(PCI:|GPU (?:at )?)([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})")
 # The first six regions only: those of virtual functions may stay without a place. Older kernels call them BAR 7 to 12, newer ones
 # VF BAR 0 to 5 (pci_resource_name in drivers/pci/pci.c).
-_NO_SPACE = re.compile(r"(?<!VF )BAR ?[0-5](?!\d)(?!.*\[io ).*(?:no space|failed to assign|is 0M)")
-_BAR = re.compile(r"(?<!VF )BAR ?([0-5])(?!\d)")
-_POWER = re.compile(r"power state|D3cold")
+_NO_SPACE = pattern(r"(?<!VF )BAR ?[0-5](?!\d)(?!.*\[io ).*(?:no space|failed to assign|is 0M)")
+_BAR = pattern(r"(?<!VF )BAR ?([0-5])(?!\d)")
+_POWER = pattern(r"power state|D3cold")
 
 
 @check("pcie.gpus-present", link=Link.PCIE, title="GPUs are present on PCI as expected", essential=True)

@@ -1,13 +1,12 @@
 """PCIe: are the ways between GPUs and CPU, and between GPUs, as fast as the hardware allows?"""
 
-import re
-
 from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.pci_link import GpuLinks, PciLink, UplinkDoubts
 from gpudoctor.facts.pci_peers import AccessControl, Isolation, PeerPaths, PeerPort
+from gpudoctor.patterns import pattern
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     Action,
@@ -24,9 +23,7 @@ from gpudoctor.verdicts import (
 )
 
 # __pcie_print_link_status and pcie_failed_link_retrain in drivers/pci.
-_LIMITED = re.compile(
-    r"available PCIe bandwidth, limited by|retraining .*link|2\.5GT/s downstream link speed restriction"
-)
+_LIMITED = pattern(r"available PCIe bandwidth, limited by|retraining .*link|2\.5GT/s downstream link speed restriction")
 
 NCCL_ON_ACS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/gpu_troubleshooting.html"
 CUDA_ON_IOMMU = (

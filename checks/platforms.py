@@ -10,6 +10,7 @@ from gpudoctor.facts.platform import PlatformGpu, PlatformKind
 from gpudoctor.facts.raw import Absent, Entry, EntryType
 from gpudoctor.facts.tegra import TegraDriver
 from gpudoctor.facts.wsl import CUDA, LIBRARIES, WslDriver
+from gpudoctor.patterns import pattern
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -85,7 +86,7 @@ def _reboot(check_id: str) -> Remedy:
     )
 
 
-_NVGPU_TROUBLE = re.compile(r"nvgpu.*(?:fail|error|invalid|unable)", re.IGNORECASE)
+_NVGPU_TROUBLE = pattern(r"nvgpu.*(?:fail|error|invalid|unable)", re.IGNORECASE)
 
 
 @check(

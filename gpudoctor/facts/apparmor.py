@@ -6,23 +6,22 @@ nerdctl (nerdctl-default), snapd (snap.NAME.APP), lxc (lxc-container-default); A
 (userns_create, profile unprivileged_userns), and Ubuntu's kernel.apparmor_restrict_unprivileged_userns, on since 24.04.
 """
 
-import re
-
 from gpudoctor.facts.audit_messages import AuditMessages, Message
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.raw import Absent, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread
 
 ENABLED = "/sys/module/apparmor/parameters/enabled"
 RESTRICTS = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 
-PROFILES = re.compile(
+PROFILES = pattern(
     r"(?:docker-default|cri-containerd\.apparmor\.d|crio-default|nerdctl-default|containers-default-|lxc-container-default|"
     r"snap\.(?:docker|microk8s|k8s|lxd|kubelet)\.)"
 )
 """How the names of profiles begin that engines give to containers, or that confine an engine as a whole: other snaps are programs."""
 _ACCESS = ("open", "exec", "file_mmap", "file_perm", "file_inherit", "getattr")
-_ENGINES = re.compile(r"(?:rootlesskit|podman|buildah|apptainer|starter|singularity|enroot)")
+_ENGINES = pattern(r"(?:rootlesskit|podman|buildah|apptainer|starter|singularity|enroot)")
 _UNPRIVILEGED = "unprivileged_userns"
 
 

@@ -3,9 +3,10 @@
 import re
 
 from gpudoctor.facts.raw import Raw, TextFile
+from gpudoctor.patterns import pattern
 
 STAT = "/proc/stat"
-_BTIME = re.compile(r"^btime (\d{1,11})$", re.MULTILINE)
+_BTIME = pattern(r"^btime (\d{1,11})$", re.MULTILINE)
 
 
 def booted_at(raw: Raw) -> int | None:

@@ -10,14 +10,15 @@ from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.device_files import expected
 from gpudoctor.facts.device_nodes import ExpectedNode, Majors
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 CAPABILITIES = "/proc/driver/nvidia/capabilities"
 DEEPEST = 5
 """gpu0/mig/gi1/ci0/access."""
 
-_INSTANCE = re.compile(rf"{CAPABILITIES}/gpu\d+/mig/gi\d+/(?:ci\d+/)?access")
-_FIELD = re.compile(r"^(DeviceFile(?:Minor|Mode|Modify)): (\d{1,9})$", re.MULTILINE)
+_INSTANCE = pattern(rf"{CAPABILITIES}/gpu\d+/mig/gi\d+/(?:ci\d+/)?access")
+_FIELD = pattern(r"^(DeviceFile(?:Minor|Mode|Modify)): (\d{1,9})$", re.MULTILINE)
 
 
 class Capability(Citable, frozen=True):

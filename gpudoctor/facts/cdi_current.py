@@ -5,7 +5,6 @@ such file or directory"), so a missing source is a fault. A node with a type and
 one the host's must exist, and its own major counts where it states one (container-device-interface pkg/cdi/container-edits_unix.go).
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
@@ -20,6 +19,7 @@ from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.programs import Located, locate
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw, decimal
 from gpudoctor.facts.viewpoint import Viewpoint
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 MODESET, MODESET_MINOR = "/dev/nvidia-modeset", 254
@@ -36,8 +36,8 @@ _MAJOR_NAMES = (
     ("/dev/nvidia-nvswitch", "nvidia-nvswitch"),
 )
 """Names in /proc/devices of majors that the kernel deals out anew at each boot, by how the paths of their nodes begin."""
-_GPU_NODE = re.compile(r"/dev/nvidia(\d{1,3})")
-_OWN_VERSION = re.compile(
+_GPU_NODE = pattern(r"/dev/nvidia(\d{1,3})")
+_OWN_VERSION = pattern(
     r"/(?:lib(?:cuda|nvidia-ml|nvidia-ptxjitcompiler|nvidia-cfg|nvidia-opencl|cudadebugger|nvidia-allocator|EGL_nvidia|GLX_nvidia)\.so\."
     r"|firmware/nvidia/)(\d{3,4}\.\d+(?:\.\d+)?)(?:/|$)"
 )

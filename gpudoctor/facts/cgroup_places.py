@@ -4,13 +4,12 @@ On cgroup v2 eBPF programs rule, on v1 the list of the controller `devices`; a n
 (devcgroup_check_permission in security/device_cgroup.c asks the programs first, then the list).
 """
 
-import re
-
 from msgspec import Struct
 
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Unread, Why
 
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL = pattern(r"\\([0-7]{3})")
 DELETED = " (deleted)"
 MOUNT = "/sys/fs/cgroup"
 TYPES = ("cgroup", "cgroup2")

@@ -1,7 +1,6 @@
 """Links in /dev/char: the name under which systemd finds a device node by its numbers."""
 
 import posixpath
-import re
 
 from msgspec.structs import replace
 
@@ -20,11 +19,12 @@ from gpudoctor.facts.device_nodes import (
 )
 from gpudoctor.facts.driver import DriverGpu, DriverGpus
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Raw
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
 DIRECTORY = "/dev/char"
 
-_DYNAMIC = re.compile(r"(?:23[4-9]|24\d|25[0-4]|38[4-9]|39\d|4\d\d|50\d|51[01]):0")
+_DYNAMIC = pattern(r"(?:23[4-9]|24\d|25[0-4]|38[4-9]|39\d|4\d\d|50\d|51[01]):0")
 """Majors 234-254 and 384-511 are given to whoever asks (Documentation/admin-guide/devices.txt)."""
 
 

@@ -1,7 +1,6 @@
 """Configuration files as data, or what is wrong with them: file, line and column, as the programs that read them would say it."""
 
 import json
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from gpudoctor.facts.raw import TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 
@@ -38,9 +38,9 @@ class Malformed(Struct, frozen=True):
 Document = dict[str, Any]
 """What a configuration file holds: tables by key."""
 
-_ESCAPED_BYTE = re.compile(r"\\x[0-9a-f]{2}")
+_ESCAPED_BYTE = pattern(r"\\x[0-9a-f]{2}")
 """How a byte that is not UTF-8 appears in a file's text."""
-_TOML_PLACE = re.compile(r" ?\(at (?:line (\d+), column (\d+)|end of document)\)$")
+_TOML_PLACE = pattern(r" ?\(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 def well_formed(text: str) -> str:

@@ -4,9 +4,10 @@ import posixpath
 import re
 
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Raw
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Unread, Why
 
-_MAGIC = re.compile(r"[*?\[\\]")
+_MAGIC = pattern(r"[*?\[\\]")
 
 
 class BadPattern(Exception):

@@ -5,10 +5,10 @@ Defaults: containerd/containerd defaults/defaults_unix.go. k3s and RKE2: k3s-io/
 k0sproject/k0s docs/runtime.md. Docker's own: moby/moby libcontainerd/supervisor/remote_daemon.go.
 """
 
-import re
 from enum import Enum
 
 from gpudoctor.facts.daemons import Daemon
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Unread
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"
@@ -44,7 +44,7 @@ def family_of(path: str) -> Family:
     return next((family for mark, family in _MARKS if mark in path), Family.PLAIN)
 
 
-_UNPACKED = re.compile(r"(/.*/(?:k3s|rke2))/data/[^/]+/bin/[^/]+")
+_UNPACKED = pattern(r"(/.*/(?:k3s|rke2))/data/[^/]+/bin/[^/]+")
 """Where k3s and RKE2 unpack their programs, below the folder that holds everything of theirs (k3s cmd/k3s/main.go, extract)."""
 
 

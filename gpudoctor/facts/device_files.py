@@ -1,12 +1,11 @@
 """The device files beside those of GPUs: modeset, uvm-tools, NVLink, NVSwitches, IMEX channels, and whose /dev it is."""
 
-import re
-
 from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.device_nodes import DRIVER_ROOT, NVIDIA_MAJOR, ExpectedNode, GpuNodes, Majors, look
 from gpudoctor.facts.driver import DriverGpus
 from gpudoctor.facts.pci import NvSwitches
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 KMSG = "/dev/kmsg"
@@ -26,7 +25,7 @@ SWITCH_CONTROL_MINOR = 255
 
 IMEX_DIRECTORY = "/dev/nvidia-caps-imex-channels"
 IMEX_DEVICE = "nvidia-caps-imex-channels"
-_CHANNEL = re.compile(r"channel(\d{1,7})")
+_CHANNEL = pattern(r"channel(\d{1,7})")
 
 
 class DevDirectory(Fact, frozen=True):

@@ -6,15 +6,14 @@ cgroup alone (devcgroup_legacy_check_permission). The hierarchy has been seen to
 all below it (propagate_exception). So the lists further up bound this one, and need not be read.
 """
 
-import re
-
 from msgspec import Struct
 
 from gpudoctor.facts.device_access import LETTERS, Access, DeviceAccess, DeviceKind
 from gpudoctor.facts.raw import Absent, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
-_LINE = re.compile(r"([abc]) (\*|\d{1,10}):(\*|\d{1,10}) ?(r?w?m?)")
+_LINE = pattern(r"([abc]) (\*|\d{1,10}):(\*|\d{1,10}) ?(r?w?m?)")
 
 
 class DeviceRule(Struct, frozen=True):

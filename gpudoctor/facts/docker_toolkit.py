@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from gpudoctor.facts.daemons import Daemon, changed
 from gpudoctor.facts.programs import Located, any_of, locate
 from gpudoctor.facts.raw import Entry, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 HOOK, RUNTIME = "nvidia-container-runtime-hook", "nvidia-container-runtime"
@@ -26,11 +27,11 @@ BASE_LIST = "/var/lib/dpkg/info/nvidia-container-toolkit-base.list"
 """Of the package with nvidia-cdi-hook."""
 CDI_HOOK = "/usr/bin/nvidia-cdi-hook"
 DPKG_LOG = "/var/log/dpkg.log"
-_LINE = re.compile(
+_LINE = pattern(
     r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (install|upgrade|remove|purge) nvidia-container-(?:toolkit|runtime-hook)[: ].*$",
     re.MULTILINE,
 )
-_BEGINS = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_BEGINS = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _ZONE, _FARTHEST, _UNPACKING = 900, 15 * 3600, 300
 """Time zones differ from UTC by quarters of an hour, up to fourteen hours; a package is unpacked within minutes of the line."""
 

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator
 
 from gpudoctor.facts.raw import Absent, Listing, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread
 
 UNIT = "docker.service"
@@ -16,8 +17,8 @@ FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/syste
 ENVIRONMENT_FILES = ("/etc/default/docker", "/etc/sysconfig/docker")
 """Where Debian and Red Hat keep options for services; used only if the unit names them."""
 
-_SETTING = re.compile(r"^[ \t]*(ExecStart|EnvironmentFile|Environment)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_SETTING = pattern(r"^[ \t]*(ExecStart|EnvironmentFile|Environment)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_VARIABLE = pattern(r"\$(?:\{(\w+)\}|(\w+))")
 _PREFIXES = "-@:+!"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from gpudoctor.facts.desk import Citable, Desk, Fact, Reading
 from gpudoctor.facts.pci import PciGpus
 from gpudoctor.facts.raw import Absent, Entry, Raw, TextFile, decimal
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 MODULES = "/proc/modules"
@@ -16,7 +17,7 @@ PARAMS = "/proc/driver/nvidia/params"
 
 # "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  …" and, from the open modules,
 # "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.163.01  Release Build  (…)".
-_VERSION = re.compile(r"^NVRM version:.*?Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", re.MULTILINE)
+_VERSION = pattern(r"^NVRM version:.*?Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", re.MULTILINE)
 
 
 class NvidiaModule(Fact, frozen=True):

@@ -1,6 +1,5 @@
 """GSP firmware files of the loaded driver."""
 
-import re
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -10,6 +9,7 @@ from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.pci import PciGpus
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw, TextFile
 from gpudoctor.knowledge.architectures import gsp_firmware
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 SEARCH_PATH = "/sys/module/firmware_class/parameters/path"
@@ -17,7 +17,7 @@ DIRECTORIES = ("/lib/firmware/updates", "/lib/firmware")
 """Where the kernel looks, after the path of its own parameter (Documentation/driver-api/firmware/fw_search_path.rst)."""
 
 # gsp_log_*.bin decodes the firmware's log. The kernel unpacks .xz and .zst itself (drivers/base/firmware_loader/main.c).
-_IMAGE = re.compile(r"(gsp(?:_(?!log_)\w+)?\.bin)(?:\.xz|\.zst)?")
+_IMAGE = pattern(r"(gsp(?:_(?!log_)\w+)?\.bin)(?:\.xz|\.zst)?")
 
 NAMED_BY_CHIP_SINCE = 535
 """Before this branch other chips had other files (nv-firmware.h of 525.53, 530.30.02 and 535.43.02), before 525 there was one gsp.bin."""

@@ -18,6 +18,7 @@ from gpudoctor.facts.loader_cache import CACHE, LoaderCache, cache_of
 from gpudoctor.facts.mounts import MountedLibrary
 from gpudoctor.facts.raw import Absent, Contents, Entry, EntryType, Raw, TextFile
 from gpudoctor.knowledge.driver_places import LOADER_DIRECTORIES
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 CUDA, NVML = "libcuda", "libnvidia-ml"
@@ -27,10 +28,10 @@ MOST_HOPS = 8
 MOST_PROCESSES = 16
 """Of so many processes of a workload the maps are read: whoever uses CUDA is rarely the shell that a container begins with."""
 
-_VERSION = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d{3,4}(?:\.\d{1,4}){1,2})")
-_STUB = re.compile(r"/stubs?/")
-_COMPAT = re.compile(r"/compat(?:\.[\w-]+)?/")
-_MAPPED = re.compile(
+_VERSION = pattern(r"lib(?:cuda|nvidia-ml)\.so\.(\d{3,4}(?:\.\d{1,4}){1,2})")
+_STUB = pattern(r"/stubs?/")
+_COMPAT = pattern(r"/compat(?:\.[\w-]+)?/")
+_MAPPED = pattern(
     r"^\S+ \S+ \S+ \S+ \S+ +(/.*/(lib(?:cuda|cudart|nvidia-ml)\.so[.\d]*))(?: \(deleted\))?$", re.MULTILINE
 )
 _KEEP = r"/lib(?:cuda|cudart|nvidia-ml)\.so"

@@ -1,9 +1,8 @@
 """How the driver's user space was installed: by NVIDIA's runfile, by distribution packages, or by both."""
 
-import re
-
 from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.raw import Absent, Listing
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 UNINSTALLER = "/usr/bin/nvidia-uninstall"
@@ -11,7 +10,7 @@ DPKG_INFO = "/var/lib/dpkg/info"
 
 # The packages that hold libcuda: libnvidia-compute-BRANCH (Ubuntu), libcuda1 (Debian). They leave no file behind when removed,
 # so a list is an installed package.
-_COMPUTE = re.compile(r"(libnvidia-compute-\d+[\w-]*|libcuda1)(?::\w+)?\.list")
+_COMPUTE = pattern(r"(libnvidia-compute-\d+[\w-]*|libcuda1)(?::\w+)?\.list")
 
 
 class Installation(Fact, frozen=True):

@@ -5,14 +5,15 @@ import re
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.raw import TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
 IOMEM = "/proc/iomem"
 
 # kernel-open/nvidia/nv-pci.c, nv_pci_probe: "request_mem_region failed for 16M @ 0xfb000000".
-CLAIMED = re.compile(r"NVRM: request_mem_region failed for \d+M @ (0x[0-9a-fA-F]+)")
-_LINE = re.compile(r"^(\s*)([0-9a-f]+)-([0-9a-f]+) : (.+)$", re.MULTILINE)
-_BUS = re.compile(r"PCI Bus .*|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|PCI ECAM.*|System RAM")
+CLAIMED = pattern(r"NVRM: request_mem_region failed for \d+M @ (0x[0-9a-fA-F]+)")
+_LINE = pattern(r"^(\s*)([0-9a-f]+)-([0-9a-f]+) : (.+)$", re.MULTILINE)
+_BUS = pattern(r"PCI Bus .*|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|PCI ECAM.*|System RAM")
 
 
 class ClaimedRegions(Fact, frozen=True):

@@ -1,9 +1,8 @@
 """Files of the driver's libraries: what the name that programs load leads to, of which version it is, and whose it is by its place."""
 
-import re
-
 from gpudoctor.facts.desk import Citable
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Raw
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 MOST_LINKS = 8
@@ -11,9 +10,9 @@ MOST_LINKS = 8
 # The driver installs libNAME.so.VERSION and links to it (NVIDIA's README, "Installed components"); a toolkit's stub is for linking only and
 # lies in a directory `stubs` (CUDA Installation Guide, "Stub libraries"); the libraries of a package for forward compatibility lie in
 # /usr/local/cuda-X.Y/compat (https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html, read 2026-11-30).
-_VERSION = re.compile(r"lib[\w-]+\.so\.(\d{3,4}(?:\.\d{1,4}){1,2})")
-_STUB = re.compile(r"/stubs?/")
-_COMPAT = re.compile(r"/compat(?:\.[\w-]+)?/")
+_VERSION = pattern(r"lib[\w-]+\.so\.(\d{3,4}(?:\.\d{1,4}){1,2})")
+_STUB = pattern(r"/stubs?/")
+_COMPAT = pattern(r"/compat(?:\.[\w-]+)?/")
 
 
 class LibraryFile(Citable, frozen=True):

@@ -1,17 +1,17 @@
 """Where the dynamic loader looks for libraries, in its order: the directories of ld.so.conf, then the trusted ones."""
 
-import re
 from fnmatch import fnmatchcase
 
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.raw import Listing, Raw, TextFile
 from gpudoctor.knowledge.driver_places import LOADER_DIRECTORIES
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Unread
 
 CONFIG = "/etc/ld.so.conf"
 MOST_FILES = 64
 
-_OTHER_MACHINE = re.compile(r"/(?:i[3-6]86-linux-gnu|lib32|libx32)(?:/|$)")
+_OTHER_MACHINE = pattern(r"/(?:i[3-6]86-linux-gnu|lib32|libx32)(?:/|$)")
 
 
 class LoaderDirectories(Fact, frozen=True):

@@ -1,10 +1,10 @@
 """modprobe.d and the kernel command line: options, blacklists and replacements of modules."""
 
-import re
 from collections.abc import Iterator, Mapping
 
 from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.raw import Absent, Listing, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 DIRECTORIES = (
@@ -114,7 +114,7 @@ def _take(
 
 
 # `install nvidia modprobe -i nvidia-current $CMDLINE_OPTS` (Debian, nvidia-modprobe.conf of nvidia-kernel-support).
-_INSTEAD = re.compile(r"\bmodprobe\s+(?:-i|--ignore-install)\s+([\w-]+)")
+_INSTEAD = pattern(r"\bmodprobe\s+(?:-i|--ignore-install)\s+([\w-]+)")
 
 
 def parameters(rest: list[str]) -> Iterator[tuple[str, str]]:
@@ -129,7 +129,7 @@ def parameters(rest: list[str]) -> Iterator[tuple[str, str]]:
         yield _plain(name), value[1:].removesuffix('"') if value.startswith('"') else value
 
 
-_WORD = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
+_WORD = pattern(r'(?:[^\s"]|"[^"]*(?:"|$))+')
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -140,7 +140,7 @@ def _lines(text: str) -> Iterator[str]:
             yield stripped
 
 
-_ESCAPED = re.compile(r"\\(.|\n|\Z)")
+_ESCAPED = pattern(r"\\(.|\n|\Z)")
 
 
 def _cmdline(raw: Raw, blocked: dict[str, Evidence]) -> tuple[str, ...]:

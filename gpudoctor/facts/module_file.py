@@ -8,6 +8,7 @@ from msgspec import Struct
 from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.host import Host
 from gpudoctor.facts.raw import Absent, CommandOutput, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 MODINFO = ("modinfo", "nvidia")
@@ -26,7 +27,7 @@ _NAME = r"nvidia(?:-(?:open|srv|server|current|updates|tesla|legacy|experimental
 
 # "nvidia/550.163.01, 5.15.0-139-generic, x86_64: installed"; before dkms 3 "nvidia, 550.163.01, 5.15.0-139-generic, x86_64: installed".
 # What was built for no kernel yet is "nvidia/550.163.01: added" (dkms(8), status).
-_BUILD = re.compile(rf"^({_NAME})(?:/|, ?)([\w.+~-]+)(?:, ([^,:]+), ([^:,]+))?: (.+)$", re.MULTILINE)
+_BUILD = pattern(rf"^({_NAME})(?:/|, ?)([\w.+~-]+)(?:, ([^,:]+), ([^:,]+))?: (.+)$", re.MULTILINE)
 
 
 class ModuleFile(Fact, frozen=True):

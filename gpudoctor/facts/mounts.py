@@ -4,12 +4,11 @@ Sources: proc_pid_mountinfo(5) (`id parent major:minor root point options fields
 NVIDIA/nvidia-container-toolkit v1.20.0 internal/config/image/cuda_image.go (/var/run/nvidia-container-devices).
 """
 
-import re
-
 from msgspec import Struct
 
 from gpudoctor.facts.desk import Citable
 from gpudoctor.facts.raw import TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence
 
 PLUGIN_DEVICES = ("/var/run/nvidia-container-devices/", "/run/nvidia-container-devices/")
@@ -18,13 +17,13 @@ MPS = ("/mps", "/run/nvidia/mps", "/run/nvidia-mps", "/tmp/nvidia-mps")  # noqa:
 """Where the pipes of MPS are mounted: k8s-device-plugin cmd/mps-control-daemon, and the default of nvidia-cuda-mps-control."""
 
 # The libraries of the driver are named after its version: libcuda.so.550.163.01, libnvidia-ml.so.550.54.14.
-_LIBRARY = re.compile(
+_LIBRARY = pattern(
     r"(lib(?:cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[\w-]+|EGL_nvidia|GLX_nvidia|GLESv\d_\w*nvidia|vdpau_nvidia))\.so"
     r"(?:\.(\d{3}\.\d{1,3}(?:\.\d{1,3})?))?(?:\.\d{1,2})?"
 )
-_DRIVER = re.compile(r"nvidia|libcuda|libnvcuvid|libnvoptix")
+_DRIVER = pattern(r"nvidia|libcuda|libnvcuvid|libnvoptix")
 """Whatever of the driver's is mounted has one of these in its path."""
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL = pattern(r"\\([0-7]{3})")
 
 
 class Mount(Struct, frozen=True):

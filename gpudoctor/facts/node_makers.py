@@ -1,11 +1,10 @@
 """Who makes the device nodes on this node: looked for only where a node is missing, to say why it is."""
 
-import re
-
 from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.device_nodes import DRIVER_ROOT, CommonNodes, GpuNodes, Majors
 from gpudoctor.facts.driver import DriverParameters, NvidiaModule
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Log, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread
 
 MODPROBE = "/usr/bin/nvidia-modprobe"
@@ -14,8 +13,8 @@ RULES = ("/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d", "/li
 """In order of priority: a file hides one of the same name further down (udev(7))."""
 
 UDEV_JOURNAL = "journal/systemd-udevd.service.log"
-_MKNOD = re.compile(r"\bmknod\b")
-_FAILED = re.compile(r"nvidia.*mknod.*fail|mknod.*nvidia.*fail")
+_MKNOD = pattern(r"\bmknod\b")
+_FAILED = pattern(r"nvidia.*mknod.*fail|mknod.*nvidia.*fail")
 
 
 class Helper(Citable, frozen=True):

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from gpudoctor.facts.raw import Answer
 from gpudoctor.knowledge import nvidia_smi_texts as said
 from gpudoctor.knowledge import nvml_errors
+from gpudoctor.patterns import pattern
 
 PROGRAM = "nvidia-smi"
 
@@ -21,21 +22,21 @@ _COMMANDS = frozenset(
     "boost-slider power-smoothing power-profiles".split()
 )
 # A prompt ends in one of a few characters; `+` is what `set -x` writes. Elements of XML hold names of programs too.
-_TYPED = re.compile(
+_TYPED = pattern(
     r"[ \t]{0,16}(?:[^<\n]{0,200}[$#>%+][ \t]{0,4})?(?:(?:sudo|time)[ \t]{1,4})?(?:[^<\s]{0,200}[/\\])?nvidia-smi(?:\.exe)?"
     r"(?:[ \t]{1,16}([^|;>&<\n]*)(?:[|;>&][^\n]*)?)?[ \t\r]*"
 )
 _MOST_PARTS = 64
 _LONGEST_COMMAND = 16 * 1024
-_CHOOSES = re.compile(r"(?:^| )(?:-i|--id)\b")
+_CHOOSES = pattern(r"(?:^| )(?:-i|--id)\b")
 
-_NO_DEVICES = re.compile(rf"^[ \t]{{0,16}}{said.NO_DEVICES}\.?[ \t]{{0,16}}$", re.MULTILINE)
-_NO_HANDLE = re.compile(
+_NO_DEVICES = pattern(rf"^[ \t]{{0,16}}{said.NO_DEVICES}\.?[ \t]{{0,16}}$", re.MULTILINE)
+_NO_HANDLE = pattern(
     rf"^{said.NO_HANDLE}(?:GPU|gpu) {{0,2}}(?:(\d{{1,3}}): )?"
     r"(?:([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]): )?(.{0,200})",
     re.MULTILINE,
 )
-_INFOROM = re.compile(
+_INFOROM = pattern(
     rf"^{said.INFOROM_CORRUPTED}([0-9A-Fa-f]{{4,8}}:[0-9A-Fa-f]{{2}}:[0-9A-Fa-f]{{2}}\.[0-7])", re.MULTILINE
 )
 _MOST_MESSAGES = 256

@@ -1,7 +1,6 @@
 """`nvidia-smi --query-gpu=… --format=csv` and its sisters: a row for each GPU, retired page or process."""
 
 import csv
-import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -19,9 +18,10 @@ from gpudoctor.knowledge.nvidia_smi_columns import (
     PAGE_CAUSES,
     REASON_PREFIXES,
 )
+from gpudoctor.patterns import pattern
 
-_QUERIES = re.compile(r"--query-(?:gpu|compute-apps|retired-pages|remapped-rows)=([\w.,]{1,16384})")
-_UNIT = re.compile(r" \[[^\]]{1,12}\]$")
+_QUERIES = pattern(r"--query-(?:gpu|compute-apps|retired-pages|remapped-rows)=([\w.,]{1,16384})")
+_UNIT = pattern(r" \[[^\]]{1,12}\]$")
 _MOST_LINES = 100_000
 _LONGEST_LINE = 64 * 1024
 _IDENTITY = [

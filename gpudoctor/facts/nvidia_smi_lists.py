@@ -7,14 +7,15 @@ from gpudoctor.facts.nvidia_smi_device import MOST_DEVICES, Draft
 from gpudoctor.facts.nvidia_smi_values import is_bus_id
 from gpudoctor.facts.raw import decimal
 from gpudoctor.knowledge.nvidia_smi_texts import NOT_SUPPORTED
+from gpudoctor.patterns import pattern
 
-_MARK = re.compile(r"^[ \t]{0,16}GPU \d{1,4}: [^\n]{1,200}?(?:\(UUID: |\n[ \t]{1,16}Link \d|\nNVML: )", re.MULTILINE)
-_GPU = re.compile(r"GPU (\d{1,4}): (.{1,128}?)(?: \(UUID: ([^)]{1,96})\))?")
-_MIG = re.compile(r"MIG (\S{1,64}) +Device +(\d{1,4}): \(UUID: ([^)]{1,128})\)")
-_LINK = re.compile(r"Link (\d{1,3}): (.{1,200})")
-_SPEED = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) GB/s")
-_REMOTE = re.compile(r"(?:Remote Device )?([0-9A-Fa-f:]{10,16}\.[0-7])(?:: Link \d{1,3})?")
-_COUNTER = re.compile(r"([A-Za-z][\w /-]{1,60}): (\d{1,20})")
+_MARK = pattern(r"^[ \t]{0,16}GPU \d{1,4}: [^\n]{1,200}?(?:\(UUID: |\n[ \t]{1,16}Link \d|\nNVML: )", re.MULTILINE)
+_GPU = pattern(r"GPU (\d{1,4}): (.{1,128}?)(?: \(UUID: ([^)]{1,96})\))?")
+_MIG = pattern(r"MIG (\S{1,64}) +Device +(\d{1,4}): \(UUID: ([^)]{1,128})\)")
+_LINK = pattern(r"Link (\d{1,3}): (.{1,200})")
+_SPEED = pattern(r"(\d{1,6}(?:\.\d{1,6})?) GB/s")
+_REMOTE = pattern(r"(?:Remote Device )?([0-9A-Fa-f:]{10,16}\.[0-7])(?:: Link \d{1,3})?")
+_COUNTER = pattern(r"([A-Za-z][\w /-]{1,60}): (\d{1,20})")
 
 # nvidia-smi nvlink -e up to Hopper, and from Blackwell on (captures of drivers 535 and 595).
 _COUNTERS = {

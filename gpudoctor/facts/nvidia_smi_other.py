@@ -8,6 +8,7 @@ from gpudoctor.facts.nvidia_smi_device import MOST_DEVICES, Draft
 from gpudoctor.facts.nvidia_smi_values import cuda_version, version
 from gpudoctor.facts.raw import decimal
 from gpudoctor.knowledge.nvidia_smi_texts import NO, YES
+from gpudoctor.patterns import pattern
 
 _LONGEST_LINE = 512
 
@@ -46,7 +47,7 @@ _CC_FLAGS = {
 }
 _CC_WORDS = {"multi-gpu mode": "conf_compute.multi_gpu_mode", "cc environment": "conf_compute.environment"}
 _ENVIRONMENTS = {"production": "prod", "simulation": "sim"}
-_CC_MARK = re.compile(
+_CC_MARK = pattern(
     r"^[ \t]{0,16}(?:CC (?:State|status|Environment)|CC GPUs Ready State|Confidential Compute GPUs Ready)", re.MULTILINE
 )
 
@@ -70,7 +71,7 @@ def from_conf_compute(text: str) -> dict[str, Any]:
 
 # dmon ---------------------------------------------------------------------------------------------------------------
 
-_DMON_MARK = re.compile(r"^#[ \t]{0,8}(?:Date[ \t]{1,16}Time[ \t]{1,16})?gpu[ \t]{1,16}", re.MULTILINE)
+_DMON_MARK = pattern(r"^#[ \t]{0,8}(?:Date[ \t]{1,16}Time[ \t]{1,16})?gpu[ \t]{1,16}", re.MULTILINE)
 _DMON_UNITS = {"W": "W", "C": "C", "%": "%", "MHz": "MHz", "MB": "MiB"}
 _DMON = {
     "pwr": "power.draw_milliwatts",
@@ -122,7 +123,7 @@ def _sampled(index: int, row: dict[str, tuple[str, str]]) -> dict[str, Any]:
 # mig -lgip ----------------------------------------------------------------------------------------------------------
 
 _PROFILES_MARK = "GPU instance profiles:"
-_PROFILE = re.compile(
+_PROFILE = pattern(
     r"\| +(\d{1,4}) +MIG (\d{1,2})(g\.\S{1,24}) +(\d{1,4}) +(\d{1,4})/(\d{1,4}) +(\d{1,6}\.\d{1,4}) .*\|"
 )
 

@@ -7,9 +7,10 @@ from gpudoctor.facts.nvidia_smi_device import MOST_DEVICES, Draft, mig_value, pr
 from gpudoctor.facts.nvidia_smi_values import cuda_version, version
 from gpudoctor.facts.raw import decimal
 from gpudoctor.knowledge.nvidia_smi_labels import MIG_LABELS, QUERY, REASON_SECTIONS, SECTIONS
+from gpudoctor.patterns import pattern
 
-_HEADING = re.compile(r"[ \t]{0,16}GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]{0,16}")
-_HEADING_LINE = re.compile(rf"^{_HEADING.pattern}\r?$", re.MULTILINE)
+_HEADING = pattern(r"[ \t]{0,16}GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]{0,16}")
+_HEADING_LINE = pattern(rf"^{_HEADING.pattern}\r?$", re.MULTILINE)
 _LONGEST_LABEL = 80
 _DEEPEST = 8
 """No release nests its labels deeper than five."""

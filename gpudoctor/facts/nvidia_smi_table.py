@@ -12,13 +12,14 @@ from gpudoctor.facts.nvidia_smi_values import cuda_version, is_bus_id, mebibytes
 from gpudoctor.facts.raw import decimal
 from gpudoctor.knowledge import nvml_errors
 from gpudoctor.knowledge.nvidia_smi_texts import NOT_SUPPORTED
+from gpudoctor.patterns import pattern
 
-_MARK = re.compile(
+_MARK = pattern(
     r"^[ \t]{0,16}\|[ \t]{1,4}(?:NVIDIA-SMI \d|\d{1,4}[ \t]{1,3}\S.*\|[ \t]{1,4}[0-9A-F]{8}:[0-9A-F]{2}:)", re.MULTILINE
 )
-_VERSIONS = re.compile(r"(KMD|Driver|CUDA UMD|CUDA) Version: ([\w.]{1,24})")
+_VERSIONS = pattern(r"(KMD|Driver|CUDA UMD|CUDA) Version: ([\w.]{1,24})")
 _LONGEST_LINE = 512
-_MEMORY = re.compile(r"\d{1,9}MiB")
+_MEMORY = pattern(r"\d{1,9}MiB")
 
 ERROR = "ERR!"
 

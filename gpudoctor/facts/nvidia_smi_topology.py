@@ -4,19 +4,19 @@ The heading is underlined by terminal codes, also in a file. Columns are separat
 loses; adapters are called NIC0, NIC1 and explained below since driver 510, by their own names before.
 """
 
-import re
 from typing import Any
 
 from gpudoctor.facts.nvidia_smi_device import MOST_DEVICES, Draft
 from gpudoctor.facts.raw import decimal
+from gpudoctor.patterns import pattern
 
-CODES = re.compile(r"\x1b\[[0-9;]{0,16}m")
+CODES = pattern(r"\x1b\[[0-9;]{0,16}m")
 _AFFINITY = "CPU Affinity"
 _NUMA = "NUMA Affinity"
 _OWN_MEMORY = "GPU NUMA ID"
-_NAME = re.compile(r"[A-Za-z]\w{1,48}")
-_PATH = re.compile(r"NV\d{1,3}|[A-Z]{3,4}")
-_LEGEND = re.compile(r"(NIC\d{1,4}): (\S{1,64})")
+_NAME = pattern(r"[A-Za-z]\w{1,48}")
+_PATH = pattern(r"NV\d{1,3}|[A-Z]{3,4}")
+_LEGEND = pattern(r"(NIC\d{1,4}): (\S{1,64})")
 _MOST_COLUMNS = 256
 
 

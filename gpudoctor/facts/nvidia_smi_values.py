@@ -1,23 +1,23 @@
 """One value that nvidia-smi printed, as NVML's answer has it: in the unit of its field, a truth, a word, or the error it stands for."""
 
-import re
 from typing import TypeAlias
 
 from gpudoctor.facts.raw import decimal
 from gpudoctor.knowledge.nvidia_smi_texts import ERROR_TEXTS, NO, WORDS, YES
 from gpudoctor.knowledge.nvml_errors import SUCCESS
 from gpudoctor.knowledge.nvml_fields import FIELDS, Kind
+from gpudoctor.patterns import pattern
 
 Value: TypeAlias = bool | int | str | dict[str, int]
 
 MOST_TEXT = 256
 """No value that means anything is longer; names of processes are cut here."""
 
-_NUMBER = re.compile(r"([+-]?\d{1,20}(?:\.\d{1,9})?) ?(\S{0,9})")
-_HEX = re.compile(r"(?:0x)?([0-9A-Fa-f]{1,16})")
-_BUS_ID = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
-_CUDA = re.compile(r"(\d{1,4})\.(\d{1,4})")
-_NO_WORD = re.compile(r"[^a-z0-9]+")
+_NUMBER = pattern(r"([+-]?\d{1,20}(?:\.\d{1,9})?) ?(\S{0,9})")
+_HEX = pattern(r"(?:0x)?([0-9A-Fa-f]{1,16})")
+_BUS_ID = pattern(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
+_CUDA = pattern(r"(\d{1,4})\.(\d{1,4})")
+_NO_WORD = pattern(r"[^a-z0-9]+")
 
 _UNITS: dict[str, dict[str, int]] = {
     # nvidia-smi counts in MiB; drivers before 331 write MB for them.

@@ -4,7 +4,6 @@ Only the events of an XML parser are used, which knows no entity beyond XML's ow
 nvidia-smi and is refused. Of a document that is cut off, or damaged, the GPUs before that place count.
 """
 
-import re
 from typing import Any
 from xml.parsers import expat
 
@@ -18,6 +17,7 @@ from gpudoctor.knowledge.nvidia_smi_elements import (
     REASON_SECTIONS,
     SECTIONS,
 )
+from gpudoctor.patterns import pattern
 
 ROOT = "<nvidia_smi_log"
 _END = "</nvidia_smi_log>"
@@ -27,8 +27,8 @@ _TOO_DEEP = 256
 _MOST_TEXT = 4096
 
 # Names of processes come from anywhere: an ampersand that begins no reference, and characters that XML does not have.
-_STRAY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});)")
-_NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_STRAY = pattern(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});)")
+_NO_XML = pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 _PROCESS = "processes/process_info"
 _MIG = "mig_devices/mig_device"

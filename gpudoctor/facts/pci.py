@@ -6,14 +6,15 @@ from typing import ClassVar
 
 from gpudoctor.facts.desk import Citable, Desk, Fact, Population, Reading
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread, Why
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA_VENDOR = "0x10de"
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_VENDOR = re.compile(r"0x[0-9a-f]{4}")
-_CLASS = re.compile(r"0x[0-9a-f]{6}")
-_DRIVER = re.compile(r"[\w.-]{1,64}")
+_ADDRESS = pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_VENDOR = pattern(r"0x[0-9a-f]{4}")
+_CLASS = pattern(r"0x[0-9a-f]{6}")
+_DRIVER = pattern(r"[\w.-]{1,64}")
 DISPLAY_CLASS = "0x03"
 """PCI base class 03h, display controller: VGA (0300h) and 3D (0302h). NVIDIA's audio, USB and NVSwitch functions have others."""
 SWITCH_CLASS = "0x0680"

@@ -1,16 +1,16 @@
 """PCIe links: for each GPU, every link on the way from the root port, as both ends report it in sysfs."""
 
-import re
 from collections.abc import Mapping
 
 from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.pci import DEVICES, PciGpu, PciGpus
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Raw, TextFile, decimal
 from gpudoctor.facts.virtual_machine import VirtualMachine
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 THUNDERBOLT = "/sys/bus/thunderbolt/devices"
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_ADDRESS = pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 """Widths that a link can have (PCI Express Base Specification, Link Status Register); a dead device reads as 63."""
 
@@ -19,7 +19,7 @@ SPEEDS = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 # "16.0 GT/s PCIe"; before Linux 5.7 "16 GT/s" (commit 6348a34dcb98, "PCI: Use pci_speed_string() for all PCI/PCI-X/PCIe strings").
 # A speed that the kernel has no name for is "Unknown", formerly "Unknown speed".
-_SPEED = re.compile(r"(\d+(?:\.\d)?) GT/s(?: PCIe)?")
+_SPEED = pattern(r"(\d+(?:\.\d)?) GT/s(?: PCIe)?")
 
 
 class LinkEnd(Citable, frozen=True):

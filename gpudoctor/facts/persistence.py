@@ -1,10 +1,10 @@
 """nvidia-persistenced: whether systemd is to start it, whether it runs, and what it said last."""
 
-import re
 from collections.abc import Sequence
 
 from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Log, Raw, TextFile, decimal
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
 UNIT = "nvidia-persistenced.service"
@@ -26,11 +26,11 @@ COMM = "nvidia-persiste"
 """Its name as the kernel keeps it, 15 letters of it (proc_pid_comm(5))."""
 
 # journalctl -o short-iso "2026-11-29T12:00:00+0000 n1 nvidia-persistenced[935]: …", and its default "Nov 29 12:00:00 n1 …".
-_LINE = re.compile(r"^(\S*\d{4}-\d\d-\d\dT\S+|\w{3} +\d+ [\d:]+) \S+ [^:\[]+(?:\[\d+\])?: (.*)$")
-_REASON = re.compile(
+_LINE = pattern(r"^(\S*\d{4}-\d\d-\d\dT\S+|\w{3} +\d+ [\d:]+) \S+ [^:\[]+(?:\[\d+\])?: (.*)$")
+_REASON = pattern(
     r"[Ff]ailed(?! to initialize. Check)|unable to|[Cc]annot|error|status=[1-9]|unmet condition|exited|killed|Stopped"
 )
-_OF_SYSTEMD = re.compile(r"^(?:Failed to start|Stopped) |\.service: ")
+_OF_SYSTEMD = pattern(r"^(?:Failed to start|Stopped) |\.service: ")
 
 
 class PersistenceDaemon(Fact, frozen=True):

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from gpudoctor.facts.desk import Citable
 from gpudoctor.facts.raw import Absent, Entry, Raw, TextFile, decimal
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 DAC_OVERRIDE, IPC_LOCK = 1, 14
@@ -19,8 +20,8 @@ READ_WRITE = 0o6
 Cpus: TypeAlias = tuple[tuple[int, int], ...]
 """First and last of each range."""
 
-_RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
-_LOCKED = re.compile(r"^Max locked memory +(unlimited|\d{1,20}) ", re.MULTILINE)
+_RANGE = pattern(r"(\d{1,6})(?:-(\d{1,6}))?")
+_LOCKED = pattern(r"^Max locked memory +(unlimited|\d{1,20}) ", re.MULTILINE)
 
 
 class ProcessStatus(Citable, frozen=True):

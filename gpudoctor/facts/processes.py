@@ -4,7 +4,6 @@ The answer `processes` holds each text of /proc/PID/cgroup once, which thousands
 has the files of /proc themselves.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from gpudoctor.facts.cgroup_paths import GroupKind, Groups, Identity, identify_all, parse_groups
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.raw import Absent, Answer, Entry, Question, Raw, TextFile, decimal
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 ENDED = ("Z", "X")
@@ -22,7 +22,7 @@ ENDED = ("Z", "X")
 INITIAL_PID, INITIAL_USER = 0xEFFFFFFC, 0xEFFFFFFD
 """PROC_PID_INIT_INO and PROC_USER_INIT_INO (include/linux/proc_ns.h)."""
 
-_NAMESPACE = re.compile(r"\w+:\[(\d{1,20})\]")
+_NAMESPACE = pattern(r"\w+:\[(\d{1,20})\]")
 _STARTED = 19
 """The twenty-second word of /proc/PID/stat, counted from the state: clock ticks after boot (proc_pid_stat(5))."""
 MOST_CLOSER = 4

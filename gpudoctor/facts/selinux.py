@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from gpudoctor.facts.audit_messages import AuditMessages, Message
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.raw import Absent, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 ENFORCE, BOOLEANS, CONFIG = "/sys/fs/selinux/enforce", "/sys/fs/selinux/booleans", "/etc/selinux/config"
 USE_DEVICES, USE_XSERVER = "container_use_devices", "container_use_xserver_devices"
 
-_MODE = re.compile(r"^[ \t]*SELINUX[ \t]*=[ \t]*(\w+)", re.MULTILINE)
-_CONTAINER = re.compile(r"(?:[^:]*:){2}(?:(?:container|svirt_lxc_net|nvidia_container)\w*_t|[\w-]+\.process)(?::|$)")
+_MODE = pattern(r"^[ \t]*SELINUX[ \t]*=[ \t]*(\w+)", re.MULTILINE)
+_CONTAINER = pattern(r"(?:[^:]*:){2}(?:(?:container|svirt_lxc_net|nvidia_container)\w*_t|[\w-]+\.process)(?::|$)")
 """A context whose type is that of a container: user:role:type:level. Types that udica makes end in `.process` (udica, README)."""
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.raw import Absent, CommandOutput, Entry, Raw
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 DPKG, RPM = "/var/lib/dpkg/status", ("/usr/lib/sysimage/rpm", "/var/lib/rpm")
@@ -69,7 +70,7 @@ PACKAGES = (
 )
 """All that the package manager is asked for, at once."""
 
-_UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)((?:[~-]?(?:rc|beta|alpha)[.\d]*)?)")
+_UPSTREAM = pattern(r"(?:\d+:)?(\d+(?:\.\d+)*)((?:[~-]?(?:rc|beta|alpha)[.\d]*)?)")
 
 
 class Version(Citable, frozen=True):

@@ -4,8 +4,6 @@ Sources: moby daemon/container (ROOT/containers/ID/config.v2.json, hostconfig.js
 &PodSandboxMetadata{Name:…,Uid:…,Namespace:…"); kubernetes klog ('pod="NAMESPACE/NAME"').
 """
 
-import re
-
 from msgspec import Struct
 
 from gpudoctor.facts.desk import Desk
@@ -13,13 +11,14 @@ from gpudoctor.facts.docker_kept import docker_roots
 from gpudoctor.facts.oci_config import DockerContainer, parse_docker
 from gpudoctor.facts.raw import Raw, TextFile
 from gpudoctor.facts.workload import short
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence
 
 # Layers of images and digests have 64 digits as well.
-_ID = re.compile(r"(?<!overlay2/)(?<!sha256:)(?<!snapshots/)\b([0-9a-f]{64})\b")
-_POD = re.compile(r"\bpod=\\*\"([\w.-]+/[\w.-]+)\\*\"")
-_SANDBOX = re.compile(r"PodSandboxMetadata\{Name:([\w.-]+),.*?Namespace:([\w.-]+),")
-_VARIABLE = re.compile(r'"(NVIDIA_VISIBLE_DEVICES=[^"]*)"')
+_ID = pattern(r"(?<!overlay2/)(?<!sha256:)(?<!snapshots/)\b([0-9a-f]{64})\b")
+_POD = pattern(r"\bpod=\\*\"([\w.-]+/[\w.-]+)\\*\"")
+_SANDBOX = pattern(r"PodSandboxMetadata\{Name:([\w.-]+),.*?Namespace:([\w.-]+),")
+_VARIABLE = pattern(r'"(NVIDIA_VISIBLE_DEVICES=[^"]*)"')
 
 
 class StartedContainer(Struct, frozen=True):

@@ -22,6 +22,7 @@ from gpudoctor.facts.raw import JOURNALS, Entry, Log, Raw, SourceKind
 from gpudoctor.facts.start_circumstances import Circumstance, Told, look
 from gpudoctor.facts.start_containers import StartedContainer, known_as, named_in
 from gpudoctor.knowledge.start_errors import ANCHOR, ERRORS, StartError, Whose
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
 KUBELET, DOCKER, PODMAN = "kubelet", "docker", "podman"
@@ -59,8 +60,8 @@ _ENGINE_OF = {
 """What an engine is called by the control groups of its containers; the kubelet starts those of any."""
 
 # journalctl -o short-iso: "2026-11-29T12:00:00+0000 n1 dockerd[935]: …"; +00:00 since systemd 255.
-_LINE = re.compile(r"^(\S*\d{4}-\d\d-\d\dT\S+|\w{3} +\d+ [\d:]+) \S+ [^:\[]+(?:\[\d+\])?: (.*)$")
-_CONTAINER = re.compile(r"\b([0-9a-f]{64})\b")
+_LINE = pattern(r"^(\S*\d{4}-\d\d-\d\dT\S+|\w{3} +\d+ [\d:]+) \S+ [^:\[]+(?:\[\d+\])?: (.*)$")
+_CONTAINER = pattern(r"\b([0-9a-f]{64})\b")
 
 
 class StartFailure(Citable, frozen=True):

@@ -1,17 +1,16 @@
 """When systemd was last told to reload its units, as far as its own journal tells: a container may have lost its devices then."""
 
-import re
-
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.raw import Log
 from gpudoctor.facts.workload_access import WorkloadAccess
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
 JOURNAL = "journal/init.scope.log"
 """The first process of the node lives in init.scope (systemd.special(7))."""
 
 # "Reloading." until systemd 252, "Reloading requested from client PID 812 ('systemctl')…" since (method_reload in src/core/dbus-manager.c).
-_LINE = re.compile(r"^(\S*\d{4}-\d\d-\d\dT\S+|\w{3} +\d+ [\d:]+) \S+ systemd\[1\]: (Reloading(?: requested.*|\.+))$")
+_LINE = pattern(r"^(\S*\d{4}-\d\d-\d\dT\S+|\w{3} +\d+ [\d:]+) \S+ systemd\[1\]: (Reloading(?: requested.*|\.+))$")
 
 
 class SystemdReloads(Fact, frozen=True):

@@ -1,11 +1,10 @@
 """Tegra: the GPU is part of the chip, driven by nvgpu and reached through its nodes; newer chips have it on PCI instead."""
 
-import re
-
 from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.driver import MODULES
 from gpudoctor.facts.platform import DEVICE_TREE, PlatformGpu, PlatformKind
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
 MODULE = "/sys/module/nvgpu"
@@ -14,7 +13,7 @@ CONTROL_NODES = ("/dev/nvgpu/igpu0/ctrl", "/dev/nvhost-ctrl-gpu")
 """The control node that every program opens first, by its newer and its older name (nvgpu's uapi header nvgpu-ctrl.h)."""
 
 # "Tegra26x selects openrm": Jetson Thor and later have one driver for all, nvidia.ko (Jetson Linux r39.2, nv-load-display-modules Service).
-_OPENRM_CHIP = re.compile(r"nvidia,(tegra26\d)")
+_OPENRM_CHIP = pattern(r"nvidia,(tegra26\d)")
 
 
 class TegraDriver(Fact, frozen=True):

@@ -4,6 +4,7 @@ import re
 
 from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.raw import Absent, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 DMI = "/sys/class/dmi/id"
@@ -31,10 +32,10 @@ HYPERVISORS = (
 Without Oracle Corporation, whose own servers bear that name.
 """
 # Amazon's bare-metal instances have the vendor of its virtual ones (detect_vm_dmi, same file).
-_METAL = re.compile(r"\.metal(?:-|$)")
+_METAL = pattern(r"\.metal(?:-|$)")
 # Hyper-V and Azure (detect_vm_dmi has "Hyper-V" in the product's version).
 _MICROSOFT = ("Microsoft Corporation", "Virtual Machine")
-_FLAGS = re.compile(r"^flags\s*:(.*)$", re.MULTILINE)
+_FLAGS = pattern(r"^flags\s*:(.*)$", re.MULTILINE)
 
 
 class Firmware(Fact, frozen=True):

@@ -1,6 +1,5 @@
 """Which of the driver's nodes in a workload's own /dev its cgroup lets it open."""
 
-import re
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
@@ -16,12 +15,13 @@ from gpudoctor.facts.oci_config import OciConfig
 from gpudoctor.facts.raw import EntryType, decimal
 from gpudoctor.facts.workload_devices import Devices, NodeInside, is_job
 from gpudoctor.facts.workload_rules import WorkloadRules
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 OPENED = Access.READ | Access.WRITE
 """The driver's libraries open their nodes with O_RDWR; the nodes of capabilities are made readable only (nv-caps.c, mode 0444)."""
 
-_CAPABILITY = re.compile(r"/dev/nvidia-caps/nvidia-cap(\d{1,7})")
+_CAPABILITY = pattern(r"/dev/nvidia-caps/nvidia-cap(\d{1,7})")
 _CHANNEL = "/dev/nvidia-caps-imex-channels/"
 _MANAGING = (1, 2)
 """Minors of mig/config and mig/monitor: whoever partitions or watches GPUs opens them, no program that computes (nv-caps.c)."""

@@ -1,6 +1,5 @@
 """The libcuda that a workload's image puts before the driver's: of those whose LD_LIBRARY_PATH leads to compat libraries or stubs."""
 
-import re
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -12,11 +11,12 @@ from gpudoctor.facts.inner_libraries import CUDA, InnerLibrary, MappedLibrary, l
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.raw import Raw
 from gpudoctor.facts.workload_devices import Devices
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 
-_OF_AN_IMAGE = re.compile(r"/(?:compat|stubs?)(?:[/.:]|$)")
+_OF_AN_IMAGE = pattern(r"/(?:compat|stubs?)(?:[/.:]|$)")
 
 
 class ImageLibrary(Struct, frozen=True):

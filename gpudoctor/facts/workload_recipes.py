@@ -4,7 +4,6 @@ What each is about and where that is said: knowledge/myths.py. Kubernetes' alloc
 (kubernetes pkg/kubelet/cm/devicemanager/checkpoint).
 """
 
-import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -21,12 +20,13 @@ from gpudoctor.facts.workload_access import is_selective
 from gpudoctor.facts.workload_devices import Devices, is_job
 from gpudoctor.facts.workload_requirements import Environment, environment_of
 from gpudoctor.knowledge.myths import MISSPELT, Myth
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
-_RIGHT_ON = re.compile(r"(?:kube-|nvidia-|gpu-|dcgm|node-feature-discovery)")
+_RIGHT_ON = pattern(r"(?:kube-|nvidia-|gpu-|dcgm|node-feature-discovery)")
 """Pods that manage or watch GPUs see all of them on purpose (NVIDIA/gpu-operator assets, DaemonSets with NVIDIA_VISIBLE_DEVICES=all)."""
 _WITH_COMPUTE = ("all", "compute")
-_CAPABILITY = re.compile(r"/dev/nvidia-caps/nvidia-cap(?:[3-9]|\d{2,})")
+_CAPABILITY = pattern(r"/dev/nvidia-caps/nvidia-cap(?:[3-9]|\d{2,})")
 
 
 class Recipe(Struct, frozen=True):

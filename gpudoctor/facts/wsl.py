@@ -1,12 +1,12 @@
 """WSL2: the GPU is the Windows host's, reached through /dev/dxg with libraries that Windows' driver brings."""
 
-import re
 from collections.abc import Mapping
 
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.installation import DPKG_INFO
 from gpudoctor.facts.platform import PlatformGpu, PlatformKind
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Listing, Raw
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread
 
 DXG = "/dev/dxg"
@@ -23,7 +23,7 @@ LINUX_DRIVER = (
 )
 """Where packages and NVIDIA's installer put a Linux driver's CUDA library: Debian's, and the others' library folders."""
 
-_PACKAGE = re.compile(r"(libnvidia-compute-\d+[\w-]*)(?::\w+)?\.list")
+_PACKAGE = pattern(r"(libnvidia-compute-\d+[\w-]*)(?::\w+)?\.list")
 
 
 class WslDriver(Fact, frozen=True):

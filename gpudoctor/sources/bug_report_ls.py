@@ -1,25 +1,23 @@
 """Lines of `ls -l` as entries: device nodes, links, directories, and what ls could not find."""
 
-import re
 from collections.abc import Iterator
 
 from gpudoctor.facts.raw import Entry, EntryType, decimal
+from gpudoctor.patterns import pattern
 from gpudoctor.sources.recorded import Record
 
 # "crw-rw-rw- 1 root root 195, 0 2023-11-14 09:43:41.712000000 +0000 /dev/nvidia0"
-_LINE = re.compile(
+_LINE = pattern(
     r"([-bcdlps])([-rwxsStT]{9})[.+@]?\s+\d{1,9}\s+(\S+)\s+(\S+)\s+(?:(\d{1,9}),\s*(\d{1,9})|(\d{1,19}))\s+(\S.*)$"
 )
 # --full-time, long-iso and the C locale; other locales have other words for a month, then a day, and a time or year.
-_TIME = re.compile(
-    r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: [-+]\d{4})? |\S+ +\d{1,2}\S? +(?:\d\d:\d\d|\d{4}) "
-)
-_MISSING = re.compile(
+_TIME = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: [-+]\d{4})? |\S+ +\d{1,2}\S? +(?:\d\d:\d\d|\d{4}) ")
+_MISSING = pattern(
     r"ls: (?:cannot access )?['\u2018]?(/[^'\u2019:]{1,4000})['\u2019]?: (No such file or directory|Permission denied)"
 )
 # "total 0", or another word for it.
-_TOTAL = re.compile(r"\S+ [\d.,]+[KMGT]?$")
-_HEADING = re.compile(r"(/[^:]{0,4000}):$")
+_TOTAL = pattern(r"\S+ [\d.,]+[KMGT]?$")
+_HEADING = pattern(r"(/[^:]{0,4000}):$")
 
 _TYPES = {
     "-": EntryType.FILE,

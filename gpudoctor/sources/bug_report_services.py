@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 from gpudoctor.facts.persistence import JOURNAL, MASK, SLICES, SOCKETS, UNIT, WANTED
 from gpudoctor.facts.raw import Entry, EntryType, Log
+from gpudoctor.patterns import pattern
 from gpudoctor.sources.recorded import Record
 
 # systemctl(1), status: "● NAME - WORDS" or "NAME" alone, then "Loaded: loaded (PATH; enabled; …)" and "Active: active (running) since …".
-_UNIT = re.compile(r"^[^\s\w] (\S+\.service)\b", re.MULTILINE)
-_LOADED = re.compile(r"^ *Loaded: (\w+) \(([^;)]+)(?:; ([\w-]+))?", re.MULTILINE)
-_ACTIVE = re.compile(r"^ *Active: (\w+(?: \(running\))?)", re.MULTILINE)
+_UNIT = pattern(r"^[^\s\w] (\S+\.service)\b", re.MULTILINE)
+_LOADED = pattern(r"^ *Loaded: (\w+) \(([^;)]+)(?:; ([\w-]+))?", re.MULTILINE)
+_ACTIVE = pattern(r"^ *Active: (\w+(?: \(running\))?)", re.MULTILINE)
 
 _ENABLED = ("enabled", "enabled-runtime")
 _NOT_ENABLED = ("disabled", "static", "indirect")

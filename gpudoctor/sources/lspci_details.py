@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from gpudoctor.facts.pci_config import SIZES
 from gpudoctor.facts.raw import decimal
+from gpudoctor.patterns import pattern
 
 # ls-kernel.c; that neither line is printed means that there is none, where the listing shows such lines at all.
 _DRIVER = "\tKernel driver in use: "
@@ -16,13 +17,13 @@ _HEADER_LINES = ("\tFlags: ", "\tControl: ", "\t!!! ")
 # All ones in the header type, of which lspci shows seven bits.
 _NOBODY = "\t!!! Unknown header type 7f"
 
-_LINK = re.compile(r"\tLnk(Cap|Sta):[^\n]*?Speed ([0-9]{1,3}(?:\.[0-9])?GT/s|unknown)[^\n]*?Width x([0-9]{1,2})\b")
-_REGION = re.compile(r"^\t(?:Region ([0-9]): )?(?:\[virtual\] )?(I/O ports|Memory) at (\S+)(.*)$", re.MULTILINE)
+_LINK = pattern(r"\tLnk(Cap|Sta):[^\n]*?Speed ([0-9]{1,3}(?:\.[0-9])?GT/s|unknown)[^\n]*?Width x([0-9]{1,2})\b")
+_REGION = pattern(r"^\t(?:Region ([0-9]): )?(?:\[virtual\] )?(I/O ports|Memory) at (\S+)(.*)$", re.MULTILINE)
 _NODE = "\tNUMA node: "
 _GROUP = "\tIOMMU group: "
 _BUSES = "\tBus: primary="
 _VIRTUAL = r"\bTotal VFs: (\d{1,5}), Number of VFs: (\d{1,5})[^\n]*\n[^\n]*VF offset: (\d{1,5}), stride: (\d{1,5})"
-_PLACED = re.compile(r"[0-9a-f]{1,16}")
+_PLACED = pattern(r"[0-9a-f]{1,16}")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 # include/linux/ioport.h, with the low bits of the register as the kernel keeps them (include/uapi/linux/pci_regs.h).
 _IO, _MEMORY, _PREFETCHABLE, _WIDE = 0x40101, 0x40200, 0x2008, 0x100004

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from gpudoctor.facts.pci_config import HEADER_BYTES
 from gpudoctor.facts.raw import Entry, EntryType
+from gpudoctor.patterns import pattern
 from gpudoctor.sources.lspci_details import Details, details_of
 from gpudoctor.sources.recorded import Record, Tree
 
@@ -29,8 +30,8 @@ MAX_FUNCTIONS = 4096
 _ADDRESS = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 # "0000:65:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA102GL [RTX A5000] [10de:2231] (rev a1)"; the domain is
 # printed only where there is more than one, or with -D.
-_HEAD = re.compile(rf"^({_ADDRESS}) (\S.*)$")
-_IDS = re.compile(r"^.*?\[([0-9a-f]{4})\]: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]")
+_HEAD = pattern(rf"^({_ADDRESS}) (\S.*)$")
+_IDS = pattern(r"^.*?\[([0-9a-f]{4})\]: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]")
 # A name that is too long ends in dots, and with it the ids (pci_lookup_name in names.c): "… NVIDIA Corporation GA102 [GeFor... (rev a1)".
 _CUT_IDS = r"^.*?\[([0-9a-f]{4})\]: (.*)\.\.\."
 # Where lspci is missing, nvidia-bug-report.sh prints sysfs' own words: "0000:65:00.0 030000: Vendor 10de Device 2231 (rev a1)".

@@ -5,16 +5,16 @@ writes `gpu_nodes.labels`, `gpu_nodes.status`, `gpu_operator_pod.status` and mor
 `nvidia-bug-report_NODE.log.gz`. As the image of `oc adm must-gather` it does so in a folder of its own below must-gather.local.X.
 """
 
-import re
 from collections.abc import Iterator
 
 from gpudoctor.facts.raw import EntryType
+from gpudoctor.patterns import pattern
 from gpudoctor.sources.collection import MUST_GATHER_DEPTH, MUST_GATHER_MARKS
 from gpudoctor.sources.errors import SourceError
 from gpudoctor.sources.members import Members
 from gpudoctor.sources.recorded import RecordedNode
 
-_REPORT = re.compile(r"nvidia-bug-report_(.+)\.log\.gz")
+_REPORT = pattern(r"nvidia-bug-report_(.+)\.log\.gz")
 MAX_NAMED = 20
 """So many nodes are named in a message."""
 

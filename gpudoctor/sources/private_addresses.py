@@ -4,14 +4,16 @@ import ipaddress
 import re
 from collections.abc import Callable
 
-HARDWARE = re.compile(
+from gpudoctor.patterns import pattern
+
+HARDWARE = pattern(
     r"(?<![0-9A-Fa-f:])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5,19}(?![0-9A-Fa-f]|[:-][0-9A-Fa-f]{2}(?![0-9A-Fa-f]))"
 )
-IN_NAME = re.compile(r"(?<![a-z])(?:enx|wlx|wwx)([0-9a-f]{12})(?![0-9a-z])")
-IPV4 = re.compile(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
-IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?!\w|:?[\ue000-\uefff]|:[0-9A-Fa-f]|\.\d)")
+IN_NAME = pattern(r"(?<![a-z])(?:enx|wlx|wwx)([0-9a-f]{12})(?![0-9a-z])")
+IPV4 = pattern(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
+IPV6 = pattern(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?!\w|:?[\ue000-\uefff]|:[0-9A-Fa-f]|\.\d)")
 # Behind `::ffff:` a hidden address of version 4 may stand (gpudoctor/sources/pseudonyms.py, MARK).
-_VERSION = re.compile(r"(?i)(?:version|firmware|vbios|release|\bfw|\bver|\brev)[ :=]{1,3}\Z")
+_VERSION = pattern(r"(?i)(?:version|firmware|vbios|release|\bfw|\bver|\brev)[ :=]{1,3}\Z")
 _NOBODYS = frozenset(("00" * 6, "ff" * 6, "00" * 8))
 
 Hide = Callable[[str, str], str]

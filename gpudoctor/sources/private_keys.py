@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable
 
-_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{1,64}-----")
-_INLINE = re.compile(r"(?:\\+[nr]|[A-Za-z0-9+/=]|[ \t](?=[A-Za-z0-9+/=]{16}))+")
-_BODY = re.compile(r"[A-Za-z0-9+/]{1,}={0,2}(?=[\\nr\"',;\s]*\Z)")
-_HEADER = re.compile(r"(?:Proc-Type|DEK-Info): \S+\Z|\s*\Z")
-_RUN = re.compile(r"\d+|\s+")
+from gpudoctor.patterns import pattern
+
+_BEGIN = pattern(r"-----BEGIN [A-Z0-9 ]{1,64}-----")
+_INLINE = pattern(r"(?:\\+[nr]|[A-Za-z0-9+/=]|[ \t](?=[A-Za-z0-9+/=]{16}))+")
+_BODY = pattern(r"[A-Za-z0-9+/]{1,}={0,2}(?=[\\nr\"',;\s]*\Z)")
+_HEADER = pattern(r"(?:Proc-Type|DEK-Info): \S+\Z|\s*\Z")
+_RUN = pattern(r"\d+|\s+")
 _LOOSE = r"[ \t>#|*\"'+-]*"
 LEAST_LINE = 20
 """A shorter line belongs to a key only right before its end: a log's line may be one word."""

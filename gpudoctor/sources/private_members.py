@@ -3,23 +3,25 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-MACHINE_FILES = re.compile(
+from gpudoctor.patterns import pattern
+
+MACHINE_FILES = pattern(
     r"root/(?:sys/(?:class|devices/virtual)/dmi/id/(?:\w+_serial|product_uuid|\w+_asset_tag)|etc/machine-id|var/lib/dbus/machine-id|"
     r"proc/device-tree/serial-number|sys/firmware/devicetree/base/serial-number|sys/.*/(?:serial|wwid|serial_number|unique_id))\Z"
 )
-NETWORK_GUIDS = re.compile(r"root/sys/.*/(?:node_guid|sys_image_guid|port_guid)\Z")
+NETWORK_GUIDS = pattern(r"root/sys/.*/(?:node_guid|sys_image_guid|port_guid)\Z")
 CLOUD_TAGS = frozenset((
     "OracleCloud.com", "7783-7084-3265-9085-8269-3286-77", "Amazon EC2", "Default string", "None", "Not Specified",
 ))  # fmt: skip
 """Asset tags that name a cloud, not a machine."""
 
-DEFINITIONS = re.compile(
+DEFINITIONS = pattern(
     r"root/(?:(?:run/nvidia/driver/)?(?:etc|usr/lib)/os-release|sys/|proc/(?!\d)|usr/src/|var/lib/dkms/.*dkms\.conf|"
     r".*/udev/rules\.d/|.*/modprobe\.d/|etc/slurm)"
 )
 """Files in which NAME=value is no environment."""
 
-CONTAINER_CONFIGS = re.compile(
+CONTAINER_CONFIGS = pattern(
     r"root/(?:run|var|home|srv|data|mnt|opt)/.*(?:/config\.json|/config\.v2\.json|/overlay-containers/containers\.json)\Z"
 )
 """What engines and runtimes keep of a container: its arguments stand there as a list."""

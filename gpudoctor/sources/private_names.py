@@ -3,17 +3,18 @@
 import re
 from collections.abc import Callable, Iterable
 
+from gpudoctor.patterns import pattern
 from gpudoctor.sources.private_rules import IDENTITIES, MACHINES, PEOPLE, SECRETS, TOKENS, WORKLOADS, Rule, lines_of
 from gpudoctor.sources.private_words import is_peculiar, is_public_domain, learnable, tells
 
 HOST_FILES = ("root/proc/sys/kernel/hostname", "root/etc/hostname")
 # syslog(3) lines as journalctl prints them.
-_SYSLOG_HOST = re.compile(
+_SYSLOG_HOST = pattern(
     r"^(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ][\d:.,+Z-]{1,32}) ([A-Za-z0-9](?:[\w.-]{0,252}\w)?) "
     r"[\w./@()-]{1,128}(?:\[\d+\])?: ",
     re.MULTILINE,
 )
-_UNIT_OF_PATH = re.compile(r"[^\s/\"'=]{1,400}\.(?:device|mount|automount|swap)\b")
+_UNIT_OF_PATH = pattern(r"[^\s/\"'=]{1,400}\.(?:device|mount|automount|swap)\b")
 TELLING = tuple(
     rule
     for rules in (TOKENS, SECRETS, IDENTITIES, PEOPLE, MACHINES, WORKLOADS)

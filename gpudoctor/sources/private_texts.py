@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from urllib.parse import unquote
 
+from gpudoctor.patterns import pattern
 from gpudoctor.sources.private_addresses import IN_NAME, without_hardware_addresses, without_ipv4, without_ipv6
 from gpudoctor.sources.private_keys import without_keys
 from gpudoctor.sources.private_names import Names, is_name
@@ -27,29 +28,29 @@ from gpudoctor.sources.pseudonyms import MARK, Pseudonyms
 STRETCH = 16384
 """So many characters are looked through at once for the words that rules need."""
 
-_LINES = re.compile(rf"(?s).{{1,{STRETCH}}}(?:\n|\Z)|[^\n]+\n?")
-_URL = re.compile(r"(?<![\w+.-])([A-Za-z][A-Za-z0-9+.-]{0,24})://([^\s\"'<>|`\\]+)")
+_LINES = pattern(rf"(?s).{{1,{STRETCH}}}(?:\n|\Z)|[^\n]+\n?")
+_URL = pattern(r"(?<![\w+.-])([A-Za-z][A-Za-z0-9+.-]{0,24})://([^\s\"'<>|`\\]+)")
 _LOCAL_SCHEMES = frozenset("file unix fd containerd cri-o docker npipe dir oci".split())
-_AUTHORITY = re.compile(r"(?:(?P<user>[^:@/?#]*)(?::(?P<password>[^/?#]*))?@)?(?P<host>\[[^\]]*\]|[^:/?#,;)]*)")
-_WORD_OF_URL = re.compile(rf"(?:{MARK}|[^/?&=#:,;()])+")
-_EMAIL = re.compile(
+_AUTHORITY = pattern(r"(?:(?P<user>[^:@/?#]*)(?::(?P<password>[^/?#]*))?@)?(?P<host>\[[^\]]*\]|[^:/?#,;)]*)")
+_WORD_OF_URL = pattern(rf"(?:{MARK}|[^/?&=#:,;()])+")
+_EMAIL = pattern(
     r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+"
     r"(?!service|slice|scope|socket|mount|target|timer|device|path|swap)[A-Za-z]{2,24}(?![\w-])"
 )
-_DOMAIN = re.compile(
+_DOMAIN = pattern(
     rf"(?<![\w@-])(?<!\w\.)(?:(?:{MARK}|[A-Za-z0-9][A-Za-z0-9-]{{0,62}})\.){{1,30}}[A-Za-z]{{2,9}}(?![\w-])"
 )
-_NETWORK = re.compile(r"[\d.]{7,15}/\d{1,2}")
+_NETWORK = pattern(r"[\d.]{7,15}/\d{1,2}")
 """A network, 127.0.0.0/8, is spelt like an image of a registry without a name."""
-_IMAGE = re.compile(
+_IMAGE = pattern(
     r"(?<![\w./:@-])((?:[A-Za-z0-9-]{1,63}\.)+[a-z]{2,24}(?::\d{1,5})?|localhost:\d{1,5}|[a-z0-9][a-z0-9-]{1,62}:\d{2,5})"
     r"((?:/[a-z0-9][\w.-]{0,126}){1,8})((?::\w[\w.-]{0,126})?(?:@sha256:[0-9a-f]{64})?)(?![\w/])"
 )
-_RUN_IMAGE = re.compile(
+_RUN_IMAGE = pattern(
     r"\b(?:docker|podman|nerdctl|crictl|ctr|enroot|singularity|apptainer|[Ii]mage)\b[^\n]{0,400}?[ \"'=]"
     r"([a-z0-9][\w.-]{0,126}(?:/[a-z0-9][\w.-]{0,126}){1,8}(?::\w[\w.-]{0,126})?)(?![\w/=])"
 )
-_ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
+_ESCAPE = pattern(r"\\x([0-9a-f]{2})")
 
 
 class Form(enum.Enum):

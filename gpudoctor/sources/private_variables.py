@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from gpudoctor.patterns import pattern
 from gpudoctor.sources.private_names import is_name
 from gpudoctor.sources.private_rules import UUID
 from gpudoctor.sources.private_words import (
@@ -19,15 +20,15 @@ from gpudoctor.sources.pseudonyms import MARK
 LEAST_LETTERS = 3
 """A shorter value tells nobody anything."""
 
-_ASSIGNED = re.compile(r"(?<![\w.-])([A-Z][A-Z0-9_]{2,64})=(\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'\0]+)")
-_QUOTED = re.compile(r"([\"'])([A-Z][A-Z0-9_]{2,64})=([^\"'\n]+)\1")
-_PARAMETERS = re.compile(r"(?:(?:Kernel c|C)ommand line: |Unknown kernel command line parameters \")(.*)")
-_END = re.compile(r"(?<=\s)---?(?=\s)")
-_WORD = re.compile(r"(?:[^\s\"]|\"[^\"\n]*\")+")
-_AUDITED = re.compile(r"\bargc=\d+((?: a\d+(?:\[\d+\])?=(?:\"[^\"\n]*\"|[^\s\"]+))+)")
-_ARGUMENT = re.compile(r"=(\"[^\"\n]*\"|[^\s\"]+)")
-_IDENTITY = re.compile(rf"(?<![\w-]){UUID}|(?<=luks-){UUID}")
-_NUMBER = re.compile(r"[\d.,:+-]+")
+_ASSIGNED = pattern(r"(?<![\w.-])([A-Z][A-Z0-9_]{2,64})=(\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'\0]+)")
+_QUOTED = pattern(r"([\"'])([A-Z][A-Z0-9_]{2,64})=([^\"'\n]+)\1")
+_PARAMETERS = pattern(r"(?:(?:Kernel c|C)ommand line: |Unknown kernel command line parameters \")(.*)")
+_END = pattern(r"(?<=\s)---?(?=\s)")
+_WORD = pattern(r"(?:[^\s\"]|\"[^\"\n]*\")+")
+_AUDITED = pattern(r"\bargc=\d+((?: a\d+(?:\[\d+\])?=(?:\"[^\"\n]*\"|[^\s\"]+))+)")
+_ARGUMENT = pattern(r"=(\"[^\"\n]*\"|[^\s\"]+)")
+_IDENTITY = pattern(rf"(?<![\w-]){UUID}|(?<=luks-){UUID}")
+_NUMBER = pattern(r"[\d.,:+-]+")
 
 
 class Variables:

@@ -1,6 +1,6 @@
 """Words that tell nothing of anybody, and words that the diagnosis reads: they stay even where they name a machine or a person."""
 
-import re
+from gpudoctor.patterns import pattern
 
 ORDINARY = frozenset(
     # accounts and machines that everybody has
@@ -24,12 +24,12 @@ ORDINARY = frozenset(
 )
 """Names of machines and accounts that tell nothing, occur as ordinary words, or are parts of fixed paths."""
 
-_DEVICE = re.compile(
+_DEVICE = pattern(
     r"(?:nvidia|gpu|card|render[dD]|controlD|nvme|sd[a-z]|vd[a-z]|xvd[a-z]|dm-|md|loop|sr|tty|ttyS|eth|ib|mlx\d_|wlan|eno|ens|cpu|node|host|"
     r"pci|usb|ata|scsi|slot|port|nvswitch|nvlink|nvidia-\w*)(?:0|[1-9]\d{0,2})?(?:[np]\d+)*",
 )
-_PRODUCT = re.compile(r"(?:nvidia|cuda|dcgm|kube|gpu-operator|gpu-feature|nvsm|nv-)[\w.-]*|python\d?[\d.]*")
-_SHORT_HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,4}")
+_PRODUCT = pattern(r"(?:nvidia|cuda|dcgm|kube|gpu-operator|gpu-feature|nvsm|nv-)[\w.-]*|python\d?[\d.]*")
+_SHORT_HEXADECIMAL = pattern(r"[0-9a-fA-F]{1,4}")
 
 
 def tells(name: str) -> bool:
@@ -91,17 +91,17 @@ def is_public_domain(name: str) -> bool:
 PUBLIC_IMAGES = ("nvcr.io/nvidia/", "docker.io/library/", "docker.io/nvidia/", "nvidia/", "library/", "ghcr.io/nvidia/", "k8s.gcr.io/",
                  "registry.k8s.io/", "lib/", "usr/", "bin/", "etc/", "dev/", "nvidia.com/", "amd.com/")  # fmt: skip
 
-PUBLIC_PODS = re.compile(r"(?:kube-|nvidia-|gpu-|dcgm-|node-feature-discovery|coredns|etcd|calico|cilium|POD\Z)[\w.-]*")
+PUBLIC_PODS = pattern(r"(?:kube-|nvidia-|gpu-|dcgm-|node-feature-discovery|coredns|etcd|calico|cilium|POD\Z)[\w.-]*")
 
 URL_WORDS = frozenset("api index.html latest metrics healthz health status simple nodes dists pool stable main".split())
 
-GPU_VARIABLE = re.compile(
+GPU_VARIABLE = pattern(
     r"(?:NVIDIA|CUDA|TORCH_CUDA|NCCL|NVSHMEM|NV|UCX|LD|DCGM|MPS|GPU|PMIX|SLURM_(?:GPUS|JOB_GPUS|STEP_GPUS|GRES))(?:_\w*)?\Z|"
     r"(?:BOOT_IMAGE|PATH|LANG|LC_ALL|TERM|TTY|PWD|COMMAND|PRETTY_NAME|VERSION(?:_ID)?|ID|NAME|UUID|PARTUUID|PID|UID|GID|CPU|IRQ|ARCH)\Z"
 )
 """Environment variables whose values stay, and fields of logs that look like some."""
 
-FIELD = re.compile(
+FIELD = pattern(
     # nf_log_syslog's (net/netfilter/nf_log_syslog.c)
     r"(?:IN|OUT|MAC|SRC|DST|LEN|TOS|PREC|TTL|ID|PROTO|SPT|DPT|WINDOW|RES|URGP|MARK|SEQ|ACK|OPT|TYPE|CODE|MTU|PHYSIN|PHYSOUT|"
     r"HOPLIMIT|FLOWLBL|INCOMPLETE|MACSRC|MACDST|MACPROTO|VPROTO|VID|"
@@ -112,10 +112,10 @@ FIELD = re.compile(
 )
 """Fields that look like environment variables and are none."""
 
-PERSON_VARIABLE = re.compile(r"(?:\w+_)?(?:USER|LOGNAME|USERNAME)\Z")
-HOST_VARIABLE = re.compile(r"(?:HOSTNAME|HOST|\w*NODENAME)\Z")
+PERSON_VARIABLE = pattern(r"(?:\w+_)?(?:USER|LOGNAME|USERNAME)\Z")
+HOST_VARIABLE = pattern(r"(?:HOSTNAME|HOST|\w*NODENAME)\Z")
 
-KEPT_PARAMETER = re.compile(
+KEPT_PARAMETER = pattern(
     r"(?:nvidia|nouveau|nova|vfio|modprobe|module_blacklist|rd\.driver|rdblacklist|pci|pcie|iommu|intel_iommu|amd_iommu|video|lockdown|"
     r"module|default_hugepagesz|hugepages|hugepagesz|systemd\.unified|cgroup|swiotlb|mem|numa|isolcpus|mitigations|kaslr|uvm|efi|"
     r"BOOT_IMAGE|console|crashkernel|rootfstype|security|firmware_class|initcall_blacklist)[\w.-]*\Z"
@@ -124,7 +124,7 @@ KEPT_PARAMETER = re.compile(
 
 ENGINES = ("dockerd", "containerd", "crio", "kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2")
 """Daemons whose command line says which configuration applies."""
-PLACE_OPTION = re.compile(
+PLACE_OPTION = pattern(
     r"-{1,2}(?:config(?:-file|-dir)?|c|d|host|H|containerd|address|a|(?:data-|exec-)?root|state|add-runtime|default-runtime|runtimes?|"
     r"default-cgroup-manager|cgroup-(?:driver|manager)|exec-opt|container-runtime(?:-endpoint)?|container-runtime-endpoint|"
     r"hooks-dir|cdi-spec-dirs?|feature|selinux|userns-remap|log-level)(?:=|$)"

@@ -9,10 +9,12 @@ import ipaddress
 import re
 from collections.abc import Callable
 
+from gpudoctor.patterns import pattern
+
 FIRST, SECOND = 0xE000, 0xF000
 FIRSTS, SECONDS = SECOND - FIRST, 0xF900 - SECOND
 MARK = f"[{chr(FIRST)}-{chr(SECOND - 1)}][{chr(SECOND)}-{chr(SECOND + SECONDS - 1)}]"
-_MARK = re.compile(MARK)
+_MARK = pattern(MARK)
 
 
 class Pseudonyms:

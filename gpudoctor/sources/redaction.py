@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from gpudoctor.facts.loader_cache import CACHE
 from gpudoctor.facts.pci_config import config_bytes, extended_capability
+from gpudoctor.patterns import pattern
 from gpudoctor.sources.loader_cache_writer import driver_part
 from gpudoctor.sources.private_members import (
     CLOUD_TAGS,
@@ -217,7 +218,7 @@ class _Redactor:
         return self._pseudonyms.reveal(text)
 
 
-_STRING = re.compile(r"(\"(?:[^\"\\]|\\.)*\")(\s*:)?")
+_STRING = pattern(r"(\"(?:[^\"\\]|\\.)*\")(\s*:)?")
 
 
 def _is_json(text: str) -> bool:
