@@ -1,0 +1,119 @@
+"""How far the GPU Operator has validated this node: the row of files that its validator writes, each stage waiting for the one before.
+
+Names, contents and order as in NVIDIA/gpu-operator, cmd/nvidia-validator/main.go, and assets/state-operator-validation (init containers
+driver-, toolkit-, cuda- and plugin-validation, the last left out where the device plugin is not installed). Other operands wait for
+driver-ready and toolkit-ready alone.
+"""
+
+from collections.abc import Mapping
+
+from gpudoctor.facts.boot import booted_at, in_words
+from gpudoctor.facts.desk import Desk, Fact
+from gpudoctor.facts.kubelet import KubeletSettings
+from gpudoctor.facts.raw import Absent, Entry, Listing, Raw, TextFile, decimal
+from gpudoctor.verdicts import Evidence, Unread
+
+FOLDER = "/run/nvidia/validations"
+DRIVER, TOOLKIT, CUDA, PLUGIN = STAGES = ("driver-ready", "toolkit-ready", "cuda-ready", "plugin-ready")
+CONTAINER_READY = ".driver-ctr-ready"
+"""What the driver container writes itself once its driver is loaded, and removes when it ends (gpu-driver-container)."""
+WORKLOAD_TYPE = "workload-type"
+_NO_KUBELET = Evidence("processes (/proc/*/stat)", "no kubelet runs on this node")
+CONTAINERS = "container"
+"""The workload type of a node without virtual machines, and of one of which none is told."""
+
+
+class OperatorValidations(Fact, frozen=True):
+    """The row; without `present` the operator has never come to this node.
+
+    `names` are all files there, `settings` the variables that driver-ready tells, `workloads` what the node is for. `age` is how long
+    ago the last stage was written, in seconds, or how long the node runs where none was; None where that is not known.
+    """
+
+    present: bool
+    names: tuple[str, ...] = ()
+    settings: Mapping[str, str] = {}
+    workloads: str = CONTAINERS
+    age: float | None = None
+    unseen: Unread | None = None
+
+    @property
+    def missing(self) -> str:
+        """The first stage that was not reached, "" where all were."""
+        return next((stage for stage in STAGES if stage not in self.names), "")
+
+    @property
+    def done(self) -> tuple[str, ...]:
+        """The stages up to there."""
+        return STAGES[: STAGES.index(self.missing)] if self.missing else STAGES
+
+    @property
+    def driver_root(self) -> str:
+        """Where the driver lies, "" where that is not told; `/` for the host's own."""
+        return self.settings.get("NVIDIA_DRIVER_ROOT", "")
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "OperatorValidations | Unread":
+        """One listing on a node without the operator."""
+        listing = desk.raw.listing(FOLDER)
+        if isinstance(listing, Unread):
+            settings = desk.get(KubeletSettings)
+            alone = not isinstance(settings, Unread) and settings.kubelet is None
+            return cls(present=False, read_from={"row": _NO_KUBELET}) if alone else listing
+        if isinstance(listing, Absent):
+            return cls(present=False, read_from={"row": listing.evidence})
+        there = [stage for stage in STAGES if stage in listing.names]
+        age, since = _age(desk.raw, there)
+        return cls(
+            present=True,
+            names=listing.names,
+            settings=_variables(desk.raw) if DRIVER in there else {},
+            workloads=_workloads(desk.raw) if WORKLOAD_TYPE in listing.names else CONTAINERS,
+            age=age,
+            unseen=None if listing.complete else _unseen(desk.raw, there),
+            read_from={"row": Evidence(listing.where, _in_words(listing, since))},
+        )
+
+
+def _unseen(raw: Raw, there: list[str]) -> Unread | None:
+    """Of a listing that is not whole, whether the next stage was looked for."""
+    stage = next((stage for stage in STAGES if stage not in there), None)
+    entry = raw.entry(f"{FOLDER}/{stage}") if stage is not None else None
+    return entry if isinstance(entry, Unread) else None
+
+
+def _in_words(listing: Listing, since: str) -> str:
+    names = [name for name in listing.names if not name.startswith(".")]
+    return f"{', '.join(names) or 'is empty'}{since}{'' if listing.complete else ' (there may be more)'}"
+
+
+def _age(raw: Raw, there: list[str]) -> tuple[float | None, str]:
+    """Seconds since the last stage was written, or since the boot: the folder is in memory."""
+    up, booted = _uptime(raw), booted_at(raw)
+    if not there:
+        return up, ""
+    entry = raw.entry(f"{FOLDER}/{there[-1]}")
+    written = entry.mtime if isinstance(entry, Entry) else None
+    if written is None:
+        return None, ""
+    now = booted + up if booted is not None and up is not None else None
+    return None if now is None else now - written, f"; {there[-1]} written {in_words(written)}"
+
+
+def _uptime(raw: Raw) -> float | None:
+    """Seconds since the boot (proc_uptime(5))."""
+    file = raw.read("/proc/uptime")
+    whole = file.text.partition(".")[0] if isinstance(file, TextFile) else ""
+    seconds = decimal(whole)
+    return None if seconds is None else float(seconds)
+
+
+def _variables(raw: Raw) -> dict[str, str]:
+    file = raw.read(f"{FOLDER}/{DRIVER}")
+    lines = file.text.splitlines() if isinstance(file, TextFile) else []
+    return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
+
+
+def _workloads(raw: Raw) -> str:
+    file = raw.read(f"{FOLDER}/{WORKLOAD_TYPE}")
+    return (file.text.strip() if isinstance(file, TextFile) else "") or CONTAINERS
