@@ -12,7 +12,7 @@ DEV_READY := $(VENV)/ready-to-develop
 SICK_NODE := fixtures/nodes/nouveau-and-broken-daemon-json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check format golden test-vm test-vm-systemd bench score knowledge screenshots wheel clean
+.PHONY: help run test lint check format golden test-vm test-vm-systemd bench score knowledge podresources screenshots wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | column -t -s @ 2>/dev/null || sed -n 's/^\([a-z-]*\):.*## /  \1: /p' $(MAKEFILE_LIST)
@@ -73,12 +73,16 @@ test-vm-systemd: $(DEV_READY) ## run the tests that boot systemd with containers
 
 bench: $(RUN_READY) ## measure speed and memory against their limits; ARGS=--profile lists the dearest imports
 	$(BIN)/python bench/run.py $(ARGS)
+	$(BIN)/python bench/search.py
 
 score: $(RUN_READY) ## count how often the right cause is named over real captures; ARGS=--write renews docs/accuracy.md
 	$(BIN)/python -m bench.score $(ARGS)
 
-knowledge: $(RUN_READY) ## renew the generated tables from pci.ids and a wheel of nvidia-cuda-runtime; ARGS="--pci-ids FILE --wheel FILE"
+knowledge: $(RUN_READY) ## renew the generated tables from pci.ids and a wheel of nvidia-cuda-runtime; ARGS="--pci-ids FILE --wheel FILE --xids FILE"
 	$(BIN)/python -m tools.knowledge $(ARGS)
+
+podresources: $(RUN_READY) ## renew the messages of the kubelet's PodResources API from their .proto; fetches a compiler
+	$(BIN)/python -m tools.podresources
 
 screenshots: $(DEV_READY) ## write HTML reports and pictures of them into build/screenshots, to be looked at; needs chromium
 	$(BIN)/python -m tests.screenshots build/screenshots

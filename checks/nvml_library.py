@@ -40,7 +40,6 @@ WORST_FIRST = (
     nvml_errors.TIMEOUT,
     nvml_errors.IRQ_ISSUE,
     nvml_errors.UNKNOWN,
-    nvml_errors.CORRUPTED_INFOROM,
 )
 FAULTS = frozenset(WORST_FIRST)
 """Return codes that tell of a fault. The others say that a GPU, a driver or a user has no such answer (nvml.h, nvmlReturn_t)."""
@@ -173,9 +172,10 @@ def _several(
 def queries_answered(gpus: PciGpus, nvml: Nvml, around: NvmlSurroundings) -> Verdicts:
     """A GPU that answers some questions and fails others is half alive: nvidia-smi prints ERR!, exporters lose its metrics.
 
-    Counts what NVML refused with an error that means a fault (unknown error, reset required, lost, time-out, interrupt, InfoROM);
-    "not supported" and "no permission" are none. The answer that a reset is required is a failure; a single unknown error may pass,
-    and some driver releases return it for a sensor that a board does not have.
+    Counts what NVML refused with an error that means a fault (unknown error, reset required, lost, time-out, interrupt);
+    "not supported" and "no permission" are none, and a corrupted InfoROM, beside which all else is answered, is health.inforom's.
+    The answer that a reset is required is a failure; a single unknown error may pass, and some driver releases return it for a
+    sensor that a board does not have.
     """
     quirks = _quirks(gpus, nvml)
     for gpu in gpus:
@@ -205,9 +205,8 @@ def _quirks(gpus: PciGpus, nvml: Nvml) -> frozenset[str]:
 
 def _judge(gpu: PciGpu, device: NvmlDevice, around: NvmlSurroundings, quirks: frozenset[str]) -> Verdict:
     refused = {name: code for name, code in device.errors(FAULTS).items() if name not in quirks}
-    if device.fields.get(INFOROM) is False:
-        # nvmlDeviceValidateInforom says so by an error, nvidia-smi's table by a warning below it.
-        refused.setdefault(INFOROM, nvml_errors.CORRUPTED_INFOROM)
+    if device.fields.get(INFOROM) is False or device.errors(frozenset((nvml_errors.CORRUPTED_INFOROM,))):
+        refused = {name: code for name, code in refused.items() if not _is_unreadable_inforom(name, code)}
     if not refused and not device.answered_any:
         return Unknown(gpu, Why.NOT_ANSWERED, "NVML refused every question about it", device.cite("uuid"))
     if not refused:
@@ -216,8 +215,7 @@ def _judge(gpu: PciGpu, device: NvmlDevice, around: NvmlSurroundings, quirks: fr
     code = min(refused.values(), key=WORST_FIRST.index)
     names = sorted(refused, key=lambda name: WORST_FIRST.index(refused[name]))
     which = ", ".join(names) if len(names) < MOST_FIELDS else f"{len(names)} of {len(device.fields)} questions"
-    about_inforom = names == [INFOROM]
-    summary = f"{'' if about_inforom else f'NVML cannot answer {which}: '}{nvml_errors.meaning(code)} ({code})"
+    summary = f"NVML cannot answer {which}: {nvml_errors.meaning(code)} ({code})"
     evidence = tuple(device.evidence(name) for name in names[:MOST_FIELDS])
     remedies = FOR_CODE.get(code, FOR_QUERIES)
     if device.recovery:
@@ -229,3 +227,8 @@ def _judge(gpu: PciGpu, device: NvmlDevice, around: NvmlSurroundings, quirks: fr
     if code in (nvml_errors.GPU_IS_LOST, nvml_errors.RESET_REQUIRED):
         return Fail(gpu, summary, evidence, remedies, Breaks.SUBJECT, cause=f"nvml-{code}")
     return Warn(gpu, summary, evidence, remedies, cause=f"nvml-{code}")
+
+
+def _is_unreadable_inforom(name: str, code: int) -> bool:
+    """Whether a field is missing because the flash is corrupted that it is kept in."""
+    return name.startswith("inforom.") and code == nvml_errors.UNKNOWN

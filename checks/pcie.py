@@ -5,6 +5,7 @@ import re
 from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.expectations import Expectations
+from gpudoctor.facts.gpu_errors import GpuErrors
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.pci_link import GpuLinks, PciLink
@@ -135,7 +136,7 @@ def _last_words_of_the_missing(gpus: PciGpus, log: Reading[KernelLog]) -> Cited:
     listed = {gpu.address.rpartition(".")[0] for gpu in gpus}
     last: dict[str, list[Evidence]] = {}
     for line in log.lines(_ABOUT_A_GPU, "NVRM: "):
-        slot = _ABOUT_A_GPU.search(line.shows)
+        slot = _ABOUT_A_GPU.match(line.shows)
         if slot is not None and slot[1] not in listed:
             last[slot[1]] = [*last.get(slot[1], [])[-2:], line]
     return tuple(line for lines in last.values() for line in lines)
@@ -197,13 +198,15 @@ def power_state(gpus: PciGpus, states: PciStates, log: Reading[KernelLog]) -> Ve
     explained_by=("pcie.power-state",),
     title="Every GPU answers on the bus",
 )
-def gpu_responds(gpus: PciGpus, states: PciStates, log: Reading[KernelLog]) -> Verdicts:
+def gpu_responds(gpus: PciGpus, states: PciStates, log: Reading[KernelLog], errors: Reading[GpuErrors]) -> Verdicts:
     """A GPU that has fallen off the bus is still listed: sysfs and lspci show ids that the kernel remembers.
 
     Config space that reads as all ones, or a link 63 lanes wide, says that nobody answers; the kernel log says when it happened
-    (Xid 79, or only "fallen off the bus") and sometimes the board's serial number. Sleeping GPUs are left asleep. Easily confused with
-    a driver that lost its GPU for another reason: then the registers still answer.
+    (Xid 79, or only "fallen off the bus") and sometimes the board's serial number. Several that were lost within seconds have one cause:
+    what they share. Sleeping GPUs are left asleep. Easily confused with a driver that lost its GPU for another reason: then the registers
+    still answer.
     """
+    silent = [gpu.address for gpu in gpus if states.by_address[gpu.address].responds is False]
     for gpu in gpus:
         state = states.by_address[gpu.address]
         match state.responds:
@@ -219,9 +222,22 @@ def gpu_responds(gpus: PciGpus, states: PciStates, log: Reading[KernelLog]) -> V
                 evidence = state.cite("responds") + _lines_about(gpu, log, _FALLEN)
                 if not isinstance(log, Unread):
                     evidence += log.after(f"NVRM: The NVIDIA GPU {gpu.address}", _FALLEN)
-                yield Fail(
-                    gpu, "does not answer on the bus", evidence, OFF_THE_BUS, Breaks.SUBJECT, cause=f"off-{gpu.address}"
+                group = _lost_with(gpu, silent, errors)
+                at_once = (
+                    f"; lost at once: {', '.join(group)}: look for what they share (power, a PCIe switch, the host)"
                 )
+                summary = f"does not answer on the bus{at_once if group[1:] else ''}"
+                yield Fail(gpu, summary, evidence, OFF_THE_BUS, Breaks.SUBJECT, cause=f"off-{group[0]}")
+
+
+def _lost_with(gpu: PciGpu, silent: list[str], errors: Reading[GpuErrors]) -> list[str]:
+    """The GPUs that do not answer and that the kernel log tells of within seconds of each other, the one itself among them."""
+    if isinstance(errors, Unread) or len(silent) == 1:
+        return [gpu.address]
+    from gpudoctor.knowledge.xids import Area
+
+    group = errors.together.get((gpu.address, Area.DRIVER), ())
+    return [address for address in group if address in silent] or [gpu.address]
 
 
 @check(

@@ -24,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = commands.COMMANDS[options.command](options)
         sys.stdout.flush()
+        # At its end Python looks for cycles once more, through everything there is: another twelfth.
+        gc.freeze()
     except (ConfigError, SourceError) as error:
         return _complain(str(error))
     except BrokenPipeError:

@@ -13,6 +13,8 @@ from gpudoctor.exits import ExitCode
 FORMATS = ("terminal", "json", "html", "line", "markdown", "nagios", "node-exporter", "npd")
 LISTING_FORMATS = ("terminal", "json")
 """Forms of what is no report: traces, the catalogue and its explanations."""
+DEADLINES = {0: 30.0, 1: 180.0, 2: 900.0, 3: 3600.0, 4: 3600.0}
+"""The deadline in seconds unless one is given, by --active's level: 2 takes minutes, 3 half an hour (DCGM User Guide, Diagnostics)."""
 EXIT_CODES = "exit codes of run and trace: 0 all well, 1 something deserves attention, 2 a link is broken, 3 could not tell or bad usage"
 
 ROOT_HELP = "this node, its proc, sys and dev being below DIR"
@@ -56,6 +58,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     COMMANDS[name][1](parser)
     options = parser.parse_args(words)
+    if getattr(options, "deadline", 0.0) is None:
+        options.deadline = DEADLINES[getattr(options, "active", 0)]
     options.command = name
     return options
 
@@ -86,7 +90,7 @@ def _source_options(parser: argparse.ArgumentParser) -> None:
         "--node",
         metavar="SOURCE",
         help="diagnose a recording instead: a snapshot, a plain root directory, an sos report or a GPU Operator must-gather, "
-        "each a directory or an archive, nvidia-bug-report.log[.gz], or what nvidia-smi printed",
+        "each a directory or an archive, nvidia-bug-report.log[.gz], what nvidia-smi printed, or a kernel log",
     )
     source.add_argument("--root", metavar="DIR", default="/", help=ROOT_HELP)
     _live_options(parser)
@@ -94,9 +98,31 @@ def _source_options(parser: argparse.ArgumentParser) -> None:
 
 def _live_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--deadline", metavar="SECONDS", type=_seconds, default=30.0, help="the run is over by then (default 30)"
+        "--deadline", metavar="SECONDS", type=_seconds, help="the run is over by then (default 30, with --active more)"
     )
     parser.add_argument("--config", metavar="FILE", help="a configuration file that overrides the others")
+
+
+def _kubeconfig_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="also ask the API server about this node, by kubectl and with this kubeconfig; without it none is used",
+    )
+
+
+def _active_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--active",
+        metavar="LEVEL",
+        nargs="?",
+        type=int,
+        choices=tuple(DEADLINES)[1:],
+        const=1,
+        default=0,
+        help="also have DCGM test the GPUs (`dcgmi diag -r LEVEL`): 1 (the default) the node's software, 2 to 4 under load, which takes "
+        "minutes to hours and needs idle GPUs",
+    )
 
 
 def _seconds(word: str) -> float:
@@ -108,6 +134,8 @@ def _seconds(word: str) -> float:
 
 def _run(parser: argparse.ArgumentParser) -> None:
     _source_options(parser)
+    _kubeconfig_option(parser)
+    _active_option(parser)
     parser.add_argument("--format", choices=FORMATS, default="terminal", help="what stdout shows (default terminal)")
     parser.add_argument(
         "-o",
@@ -163,6 +191,8 @@ def _record(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--root", metavar="DIR", default="/", help=ROOT_HELP)
     _live_options(parser)
+    _kubeconfig_option(parser)
+    _active_option(parser)
 
 
 def _render(parser: argparse.ArgumentParser) -> None:
@@ -177,7 +207,12 @@ def _checks(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", metavar="CHECK-ID|CODE", help="a check's id, as `gpudoctor checks` lists it, or nvml:N")
+    parser.add_argument(
+        "ids",
+        metavar="CHECK-ID|CODE",
+        nargs="+",
+        help="a check's id, as `gpudoctor checks` lists it, or a code by number or name: nvml:N, cuda:N, xid:N, sxid:N, dcgm:N; repeatable",
+    )
     parser.add_argument("--format", choices=LISTING_FORMATS, default="terminal")
 
 
@@ -188,6 +223,7 @@ def _trace(parser: argparse.ArgumentParser) -> None:
         help="pid:N, docker:NAME, containerd:ID, crio:ID, podman:NAME, pod:NAMESPACE/NAME or slurm:JOB; container:ID for any other",
     )
     _source_options(parser)
+    _kubeconfig_option(parser)
     parser.add_argument("--format", choices=LISTING_FORMATS, default="terminal", help="what stdout shows")
     _look_options(parser)
 

@@ -31,7 +31,7 @@ def run_command(options: argparse.Namespace) -> int:
     raw, config, now = _source(options, registry.ids)
     selection = Selection(tuple(options.link), tuple(options.check), tuple(options.skip))
     durations: dict[str, float] = {}
-    report = run(raw, config, registry, selection, now, durations)
+    report = run(raw, config, registry, selection, now, durations, active=options.active)
     if options.verbose > 1:
         for name, seconds in sorted(durations.items(), key=lambda item: -item[1]):
             print(f"gpudoctor: {name} read in {seconds * 1000:.1f} ms", file=sys.stderr)
@@ -72,8 +72,8 @@ def record_command(options: argparse.Namespace) -> int:
         raise SourceError(f"{map_place}: exists already; --map writes a new file only")
     registry = built_in()
     config = load_config(options.root, registry.ids, options.config)
-    recorder = Recorder(Live(Deadline(options.deadline), options.root))
-    report = run(recorder, config, registry, Selection(), recorder.recorded_at)
+    recorder = Recorder(Live(Deadline(options.deadline), options.root, options.kubeconfig))
+    report = run(recorder, config, registry, Selection(), recorder.recorded_at, active=options.active)
     # No check asks for toolkits; `gpudoctor compat` does, of a recording as well.
     Desk(recorder, config).get(CudaToolkits)
     members = recorder.members(config)
@@ -109,26 +109,18 @@ def checks_command(options: argparse.Namespace) -> int:
 
 
 def explain_command(options: argparse.Namespace) -> int:
-    """`gpudoctor explain`."""
-    from gpudoctor.explaining import explain_code
+    """`gpudoctor explain`: nothing is explained where one of several things is not known."""
+    import msgspec
 
-    code = explain_code(options.id)
-    if code is not None:
-        return _explain_code(code, options)
-    from gpudoctor.registry import built_in
+    from gpudoctor.explaining import WIDTH, Explanation
 
-    registry = built_in()
-    check = registry.get(options.id)
-    if check is None:
-        raise ConfigError(f"there is nothing to explain under {options.id!r}{nearest(options.id, registry.ids)}")
+    told = [_explained(word) for word in options.ids]
     if options.format == "json":
-        _print_json(_catalogue_entry(check))
-        return ExitCode.OK
-    needs = ", ".join(sorted(link.value for link in check.needs)) or "nothing"
-    over = check.over.__name__ if check.over else "the node"
-    sys.stdout.write(
-        f"{check.id}\n{check.title}\n\nlink: {check.link.value}   asked over: {over}   presupposes: {needs}\n\n{check.doc}\n"
-    )
+        entries = [msgspec.to_builtins(one) if isinstance(one, Explanation) else _catalogue_entry(one) for one in told]
+        _print_json(entries if len(entries) > 1 else entries[0])
+    else:
+        texts = [one.text if isinstance(one, Explanation) else _check_text(one) for one in told]
+        sys.stdout.write(f"\n{'-' * WIDTH}\n\n".join(texts))
     return ExitCode.OK
 
 
@@ -178,17 +170,29 @@ def schema_command(options: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _explain_code(code: "Explanation | str", options: argparse.Namespace) -> int:
-    """A code's explanation, or a usage error with what there is instead of it."""
-    import msgspec
+def _explained(word: str) -> "Explanation | Check":
+    """What a word names: a code or a check; a usage error with what there is instead of it."""
+    from gpudoctor.explaining import explain_code
 
+    code = explain_code(word)
     if isinstance(code, str):
         raise ConfigError(code)
-    if options.format == "json":
-        _print_json(msgspec.to_builtins(code))
-    else:
-        sys.stdout.write(code.text)
-    return ExitCode.OK
+    if code is not None:
+        return code
+    from gpudoctor.registry import built_in
+
+    registry = built_in()
+    check = registry.get(word)
+    if check is None:
+        raise ConfigError(f"there is nothing to explain under {word!r}{nearest(word, registry.ids)}")
+    return check
+
+
+def _check_text(check: "Check") -> str:
+    needs = ", ".join(sorted(link.value for link in check.needs)) or "nothing"
+    over = check.over.__name__ if check.over else "the node"
+    head = f"{check.id}\n{check.title}\n\nlink: {check.link.value}   asked over: {over}   presupposes: {needs}"
+    return f"{head}\n\n{check.doc}\n"
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
@@ -212,9 +216,13 @@ def _source(options: argparse.Namespace, check_ids: tuple[str, ...]) -> tuple[Ra
         from gpudoctor.sources.live import Live
 
         return (
-            Live(Deadline(options.deadline), options.root),
+            Live(Deadline(options.deadline), options.root, getattr(options, "kubeconfig", None)),
             load_config(options.root, check_ids, options.config),
             now,
+        )
+    if getattr(options, "kubeconfig", None) is not None:
+        raise ConfigError(
+            "--kubeconfig is for this node: what the API server said of a recorded one is in its recording"
         )
     from gpudoctor.sources.opening import open_source
     from gpudoctor.sources.snapshot import Snapshot

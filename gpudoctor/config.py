@@ -52,9 +52,13 @@ class Waiver(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The effective configuration, as a snapshot stores it. With `advisories`, known vulnerabilities of what is installed are told."""
+    """The effective configuration, as a snapshot stores it. With `advisories`, known vulnerabilities of what is installed are told.
+
+    `thresholds` are the site's own numbers in place of those of knowledge/thresholds.py, by their names.
+    """
 
     expect: Expect = Expect()
+    thresholds: dict[str, float] = {}
     advisories: bool = False
     disable: tuple[str, ...] = ()
     waive: tuple[Waiver, ...] = ()
@@ -78,7 +82,20 @@ def from_json(values: object, where: str, check_ids: tuple[str, ...]) -> Config:
             raise ConfigError(f"{where}: there is no check {check_id!r}{nearest(check_id, check_ids)}")
     if config.expect.profile is not None:
         _refuse_unknown_profile(config.expect.profile, where)
+    if config.thresholds:
+        _refuse_unknown_thresholds(config.thresholds, where)
     return config
+
+
+def _refuse_unknown_thresholds(thresholds: dict[str, float], where: str) -> None:
+    from gpudoctor.knowledge.thresholds import THRESHOLDS
+
+    for name, value in thresholds.items():
+        if name not in THRESHOLDS:
+            raise ConfigError(f"{where}: there is no threshold {name!r}{nearest(name, tuple(sorted(THRESHOLDS)))}")
+        # NaN compares with nothing, and would let every finding through or none.
+        if not 0 <= value < float("inf"):
+            raise ConfigError(f"{where}: thresholds.{name} must be a number from 0 on")
 
 
 def _refuse_unknown_profile(name: str, where: str) -> None:

@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Sequence
 
-from gpudoctor.chain import ORDER
+from gpudoctor.chain import ORDER, Link, with_everything_below
 from gpudoctor.config import Waiver
 from gpudoctor.facts.desk import Desk, Population
 from gpudoctor.gating import Breakage, breakers, remember_breakage
@@ -52,9 +52,11 @@ def _whole_population(check: Check, desk: Desk) -> Sequence[AboutSubject] | None
 
 
 def _run(check: Check, desk: Desk, breakage: Breakage, today: datetime.date) -> Outcome:
-    if blockers := _blockers(check, breakage, (NODE,)):
+    if blockers := _blockers(check.needs, breakage, (NODE,)):
         return Outcome(check, blocked_by=blockers)
     if check.over is None:
+        if blockers := _blockers(_unread_links(check, desk), breakage, (NODE,)):
+            return Outcome(check, blocked_by=blockers)
         return _outcome(check, _ask(check, desk, (NODE,)), desk, today)
     population = desk.get(check.over)
     if isinstance(population, Unread):
@@ -75,15 +77,29 @@ def _run_over(check: Check, population: Population, desk: Desk, breakage: Breaka
             return Outcome(check, skipped="not-applicable", detail=population.NOTHING)
         verdicts = _ask(check, desk, (NODE,)) if _judges_unseen(check) else [population.unlisted.about(NODE)]
         return _outcome(check, verdicts, desk, today)
-    if blockers := _blockers(check, breakage, members):
+    if blockers := _blockers(check.needs, breakage, members):
+        return Outcome(check, blocked_by=blockers)
+    if blockers := _blockers(_unread_links(check, desk), breakage, members):
         return Outcome(check, blocked_by=blockers)
     return _outcome(check, _ask(check, desk, members), desk, today)
 
 
-def _blockers(check: Check, breakage: Breakage, members: Sequence[AboutSubject]) -> tuple[str, ...]:
+def _unread_links(check: Check, desk: Desk) -> frozenset[Link]:
+    """The links without which a fact that the check needs could not be read, of those facts that were not."""
+    unread = [
+        need.fact.OF
+        for need in check.parameters
+        if need.fact.OF is not None and not need.judges_unread and isinstance(desk.get(need.fact), Unread)
+    ]
+    return with_everything_below(frozenset(unread)) - {check.link} if unread else frozenset()
+
+
+def _blockers(links: frozenset[Link], breakage: Breakage, members: Sequence[AboutSubject]) -> tuple[str, ...]:
     """The findings that make one needed link down for every member; several links down for a part each block nothing."""
     found: list[str] = []
-    for link in sorted(check.needs, key=lambda link: ORDER[link]):
+    # On a node without fails, which most are, there is nothing to go through.
+    down = [link for link in links if link in breakage.everywhere or link in breakage.by_link]
+    for link in sorted(down, key=lambda link: ORDER[link]):
         broken = [breakers(breakage, (link,), member.subject) for member in members]
         if all(broken):
             found.extend(finding for some in broken for finding in some)

@@ -1,4 +1,4 @@
-"""What `gpudoctor explain` says of codes: NVML's return codes and CUDA's errors, by number or name."""
+"""What `gpudoctor explain` says of codes: NVML's return codes, CUDA's and DCGM's errors, Xids and SXids, by number or name."""
 
 from collections.abc import Callable, Mapping
 
@@ -35,11 +35,18 @@ class Explanation(Struct, frozen=True):
     suspects: tuple[Candidate, ...] = ()
 
     @property
+    def details(self) -> tuple[str, ...]:
+        """What there is to say of this kind of code between its meaning and its suspects, a line each."""
+        return ()
+
+    @property
     def text(self) -> str:
         """As a person reads it."""
         from textwrap import wrap
 
-        lines = [f"{self.id}   {self.name}", "", *wrap(self.meaning, WIDTH), ""]
+        lines = [*wrap(f"{self.id}   {self.name}", WIDTH, break_long_words=False), "", *wrap(self.meaning, WIDTH), ""]
+        if self.details:
+            lines += [*self.details, ""]
         if self.suspects:
             lines += ["what can be behind it, the lowest link first; what the checks find on the lowest decides:", ""]
         for suspect in self.suspects:
@@ -49,16 +56,16 @@ class Explanation(Struct, frozen=True):
         if self.suspects:
             lines.append("")
         elif self.checks:
-            lines += [f"looked into by: {', '.join(self.checks)}", ""]
+            lines += [*wrap(f"looked into by: {', '.join(self.checks)}", WIDTH, break_on_hyphens=False), ""]
         for number, remedy in enumerate(self.remedies, start=1):
             interrupts = "" if remedy.interrupts == "nothing" else f" (interrupts {remedy.interrupts})"
             lines += wrap(f"{number}. {remedy.say}{interrupts}", WIDTH, subsequent_indent="   ")
             lines += [f"   $ {command}" for command in remedy.run]
-        return "\n".join([*lines, "", f"source: {self.source}"]) + "\n"
+        return "\n".join([*lines, "", *wrap(f"source: {self.source}", WIDTH, break_on_hyphens=False)]) + "\n"
 
 
 def explain_code(word: str) -> Explanation | str | None:
-    """The explanation of `nvml:N` or `cuda:N`; what there is instead, in words, when the code is unknown; None for anything but a code."""
+    """The explanation of a code such as `xid:79`; when it is unknown, what there is, in words; None for anything but a code."""
     kind, colon, code = word.partition(":")
     explainer = _EXPLAINERS.get(kind.lower())
     return explainer(code.strip()) if colon and explainer is not None else None
@@ -116,4 +123,42 @@ def _number(code: str, names: Mapping[int, str], *prefixes: str) -> int | None:
     return int(code) if code.isascii() and code.isdecimal() and len(code.lstrip("0")) <= MOST_DIGITS else None
 
 
-_EXPLAINERS: dict[str, Callable[[str], Explanation | str]] = {"nvml": _nvml, "cuda": _cuda}
+def _xid(code: str) -> Explanation | str:
+    from gpudoctor.explaining_xids import explain_xid
+
+    return explain_xid(code)
+
+
+def _sxid(code: str) -> Explanation | str:
+    from gpudoctor.explaining_xids import explain_sxid
+
+    return explain_sxid(code)
+
+
+def _dcgm(code: str) -> Explanation | str:
+    from gpudoctor.knowledge.dcgm_errors import BY_SEVERITY, MEANS, SOURCE, TRIAGE, all_errors
+
+    errors = all_errors()
+    number = _number(code, {one: f"DCGM_FR_{error.name}" for one, error in errors.items()}, "DCGM_FR_")
+    if number not in errors:
+        return f"DCGM has no error {code!r}; it has 0 to {max(errors)} ({SOURCE})"
+    error = errors[number]
+    words = error.name.replace("_", " ").lower()
+    return Explanation(
+        id=f"dcgm:{number}",
+        name=f"DCGM_FR_{error.name}",
+        meaning=f"DCGM's health watch or diagnosis found: {words} ({error.category.replace('_', ' ')}). Its severity is "
+        f"{error.severity}: {MEANS[error.severity]}.",
+        checks=(error.check,) if error.check else (),
+        remedies=BY_SEVERITY.get(error.severity, BY_SEVERITY[TRIAGE]) if number else (),
+        source=SOURCE,
+    )
+
+
+_EXPLAINERS: dict[str, Callable[[str], Explanation | str]] = {
+    "nvml": _nvml,
+    "cuda": _cuda,
+    "xid": _xid,
+    "sxid": _sxid,
+    "dcgm": _dcgm,
+}

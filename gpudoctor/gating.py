@@ -44,10 +44,13 @@ def remember_breakage(
 
 def breakers(breakage: Breakage, links: Iterable[Link], subject: Subject) -> tuple[str, ...]:
     """The findings that make one of the links down for the subject, in the order of the chain."""
+    down = [link for link in links if link in breakage.everywhere or link in breakage.by_link]
+    if not down:
+        return ()
     grounds = stands_on(subject)
     findings: list[str] = []
     for link in Link:
-        if link in links:
+        if link in down:
             findings.extend(breakage.everywhere.get(link, ()))
             for subject_id, broken_by in breakage.by_link.get(link, {}).items():
                 if subject_id in grounds:
@@ -72,16 +75,30 @@ def explain(
         by_check.setdefault(judgement.check.id, []).append(judgement)
     breakage = Breakage()
     causes: dict[str, Breakage] = {}
+    warned: dict[str, Breakage] = {}
     for check_id, of_check in by_check.items():
         link = of_check[0].check.link
         remember_breakage(breakage, link, of_check, populations.get(check_id))
         causes[check_id] = Breakage()
         remember_breakage(causes[check_id], link, of_check, populations.get(check_id))
-    explained = {judgement.id: _explainers(judgement, breakage, causes) for judgement in judgements}
+        warned[check_id] = _warnings(link, of_check)
+    explained = {judgement.id: _explainers(judgement, breakage, causes, warned) for judgement in judgements}
     return {finding: by for finding, by in explained.items() if by}
 
 
-def _explainers(judgement: Judgement, breakage: Breakage, causes: Mapping[str, Breakage]) -> tuple[str, ...]:
+def _warnings(link: Link, judgements: Iterable[Judgement]) -> Breakage:
+    """What one check warns of, by subject: nothing is down for it, but it may be what another check warns of."""
+    told: dict[str, list[str]] = {}
+    for judgement in judgements:
+        if isinstance(judgement.verdict, Warn):
+            for subject in judgement.verdict.of or (judgement.verdict.subject,):
+                told.setdefault(subject.id, []).append(judgement.id)
+    return Breakage(by_link={link: told})
+
+
+def _explainers(
+    judgement: Judgement, breakage: Breakage, causes: Mapping[str, Breakage], warned: Mapping[str, Breakage]
+) -> tuple[str, ...]:
     verdict = judgement.verdict
     if not isinstance(verdict, (Fail, Warn, Unknown)):
         return ()
@@ -93,6 +110,8 @@ def _explainers(judgement: Judgement, breakage: Breakage, causes: Mapping[str, B
         for cause in () if own_fault else judgement.check.explained_by:
             if cause in causes:
                 by += breakers(causes[cause], (judgement.check.link,), subject)
+                if isinstance(verdict, Warn):
+                    by += breakers(warned[cause], (judgement.check.link,), subject)
         if not by:
             return ()
         found.extend(by)

@@ -46,6 +46,20 @@ CHECK_MODULES = (
     "confinement",
     "recipes",
     "image_code",
+    "memory_health",
+    "memory_repairs",
+    "xids",
+    "fabric",
+    "nvlinks",
+    "imex",
+    "gpudirect",
+    "ranks",
+    "thermal",
+    "gpu_clocks",
+    "gpu_links",
+    "gpu_modes",
+    "dcgm",
+    "gpu_memory_use",
 )
 """The modules of `gpudoctor.checks`. Written down because listing a folder costs more than it gives at start-up."""
 

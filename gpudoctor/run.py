@@ -52,15 +52,17 @@ def run(
     now: datetime.datetime,
     durations: dict[str, float] | None = None,
     desk: Desk | None = None,
+    active: int = 0,
 ) -> Report:
     """Run the selected checks, and those they need, over a source. `now` is the run's, or the recording's time.
 
     `durations` takes the seconds that reading each fact took, what it asked for in turn included. `desk` is one of the same source that
-    somebody has read facts from already.
+    somebody has read facts from already. `active` allows tests that load the GPUs, up to a level of `dcgmi diag`.
     """
     started = time.monotonic()
     wanted = selection.wanted(registry)
     desk = Desk(raw, config, time.monotonic) if desk is None else desk
+    desk.active = active
     # Of a bug report `now` is the reader's: it tells no time of its own.
     desk.today = None if raw.kind is SourceKind.BUG_REPORT else now.date()
     if durations is not None:
@@ -80,6 +82,8 @@ def run(
 
 def _with_needed(wanted: frozenset[str], registry: Registry) -> frozenset[str]:
     """The wanted checks, those of the links they need, and those that may explain them."""
+    if len(wanted) == len(registry):
+        return wanted
     needed: set[str] = set()
     for check in registry:
         if check.id in wanted:

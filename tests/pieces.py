@@ -12,6 +12,7 @@ from gpudoctor.facts.nvidia_smi import answer_from_query
 from gpudoctor.facts.raw import Entry, EntryType, Log
 from gpudoctor.sources.bug_report import open_bug_report
 from gpudoctor.sources.nvidia_smi_output import open_smi_output
+from gpudoctor.sources.opening import open_source
 from gpudoctor.sources.recorded import Record, RecordedNode
 from tests.captures import (
     DEVICES,
@@ -246,5 +247,11 @@ _BY_NAME: dict[str, Build] = {
     "issue-excerpts/pod-unexpectedadmission-gpu-lost.txt": smi_query_node,
     "issue-excerpts/proc-driver-nvidia-version-610-open.txt": _file_node("/proc/driver/nvidia/version"),
     "issue-excerpts/proc-modules-nvidia-uvm-only.txt": _file_node("/proc/modules"),
+    # Logs of which nothing but the log is known, as somebody has them who asks.
+    "dmesg/br-4x2080ti-xid62-13.log": lambda place: open_source(str(place)),
+    "dmesg/gpud-dmesg-decode-iso-xid13.log": lambda place: open_source(str(place)),
+    "issue-excerpts/xid119-after45s-pci-domain1.dmesg-T": lambda place: open_source(str(place)),
+    "issue-excerpts/xid13-109-then-peermem.dmesg-T": lambda place: open_source(str(place)),
+    "issue-excerpts/xid149-145-blackwell-nvlink.kmsg": lambda place: open_source(str(place)),
     "issue-excerpts/xid145-137-b200.journal": kernel_log_node,
 }

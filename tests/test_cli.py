@@ -60,7 +60,7 @@ def test_run_is_the_default_command() -> None:
         (("run", "--link", "pci"), "did you mean 'pcie'"),
         (("run", "--deadline", "never"), "--deadline"),
         (("run", "--node", HEALTHY, "--root", "/x"), "not allowed with"),
-        (("explain", "xid:79"), "nothing to explain"),
+        (("explain", "xyz:79"), "nothing to explain"),
         (("run", "--node", HEALTHY, "-o", "report.docx"), "say which format"),
         (("run", "--node", HEALTHY, "-o", "json=/nowhere/x.json"), "cannot write"),
         (("run", "--config", "/nowhere.toml"), "/nowhere.toml"),
@@ -198,7 +198,7 @@ def test_a_pass_needs_a_positive_statement(tmp_path: Path) -> None:
     everything = [entry["id"] for entry in json.loads(gpudoctor("checks", "--format", "json").stdout)]
     skips = [word for check in everything for word in ("--skip", check)]
     assert gpudoctor("--node", HEALTHY, *skips).returncode == 3
-    assert gpudoctor("--node", SICK, "--link", "fabric").returncode == 3
+    assert gpudoctor("--node", SICK, "--link", "cuda-init").returncode == 3
     assert gpudoctor("--node", SICK, "--check", everything[0], "--skip", everything[0]).returncode == 3
     (tmp_path / "config.toml").write_text(f"disable = {json.dumps(everything)}")
     assert gpudoctor("--node", SICK, "--config", str(tmp_path / "config.toml")).returncode == 3

@@ -67,7 +67,7 @@ def test_a_gpu_that_fell_and_was_taken_off_the_bus_is_missed() -> None:
     node.error(f"{DEVICES}/{gone}")
     node.say("[ 9000.1] NVRM: Xid (PCI:0000:db:00): 79, pid=0, GPU has fallen off the bus.")
     listed = Altered("h100x8-minors-shuffled")
-    listed.say("[ 9000.1] NVRM: Xid (PCI:0000:db:00): 13, pid=0, Graphics exception.")
+    listed.say("[ 9000.1] NVRM: Xid (PCI:0000:db:00): 63, pid=0, Row remapping pending")
     assert not _causes(listed.report())
     finding = node.report().result("pcie.gpus-present").findings[0]
     assert (finding.status, finding.cause) == (Status.WARN, "gone-since-boot")

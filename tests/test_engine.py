@@ -459,3 +459,63 @@ def test_a_parameter_that_is_no_fact_is_refused() -> None:
 
     with pytest.raises(RegistryError, match="must be annotated"):
         check("pcie.x", link=Link.PCIE, title="x", registry=Registry())(asks_for_text)
+
+
+def test_a_warn_explains_a_warn_of_a_check_that_names_it_and_no_fail(bench: Bench) -> None:
+    bench.add("health.first", lambda: [Warn(GPUS[0], "worn", SEEN, DO)])
+    said_again = [Warn(GPUS[0], "worn, they say", SEEN, DO), Warn(GPUS[1], "worn as well", SEEN, DO)]
+    bench.add("health.second", lambda: said_again, explained_by=("health.first",))
+    bench.add("health.third", lambda: [bad(GPUS[0])], explained_by=("health.first",))
+    found = causes(diagnose_with(bench.registry))
+    assert sorted(found) == [
+        ("health.first", [GPUS[0].key]),
+        ("health.second", [GPUS[1].key]),
+        ("health.third", [GPUS[0].key]),
+    ]
+
+
+class Answers(Fact, frozen=True):
+    """A fact that cannot be read where its link is down."""
+
+    OF = Link.DRIVER_CUDA
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "Answers | Unread":
+        """Never known."""
+        return Unread(Why.WITHHELD, "answers", "were not asked for")
+
+
+@pytest.mark.parametrize(
+    ("below", "blocked"), [("driver-cuda.a", True), ("kernel-module.a", True), ("toolkit.a", False)]
+)
+def test_a_check_is_blocked_where_its_fact_was_not_read_because_the_facts_link_is_down(
+    bench: Bench, below: str, blocked: bool
+) -> None:
+    bench.add(below, lambda: [Fail(NODE, "broken", SEEN, DO, Breaks.NODE)])
+
+    @check("health.asks", link=Link.HEALTH, over=Gpus, title="asks", registry=bench.registry)
+    def asks(gpus: Gpus, answers: Answers) -> Verdicts:
+        """Needs the answers."""
+        yield from (ok(gpu) for gpu in gpus.members)
+
+    result = diagnose_with(bench.registry).result("health.asks")
+    assert (result.status is Status.BLOCKED, result.status is Status.UNKNOWN) == (blocked, not blocked)
+
+
+def test_a_check_whose_fact_was_read_speaks_though_the_facts_link_is_down(bench: Bench) -> None:
+    class Read(Answers, frozen=True):
+        """As Answers, and read."""
+
+        @classmethod
+        def gather(cls, desk: Desk) -> "Read | Unread":
+            """Always known."""
+            return cls()
+
+    bench.add("driver-cuda.a", lambda: [Fail(NODE, "broken", SEEN, DO, Breaks.NODE)])
+
+    @check("health.asks", link=Link.HEALTH, title="asks", registry=bench.registry)
+    def asks(answers: Read) -> Verdicts:
+        """Needs the answers."""
+        yield Fail(NODE, "worn out", SEEN, DO, Breaks.SUBJECT)
+
+    assert causes(diagnose_with(bench.registry)) == [("driver-cuda.a", ["node"]), ("health.asks", ["node"])]

@@ -1,6 +1,7 @@
 """The HTML report: whole, closed against what a node says, and the report itself read back from it."""
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -175,7 +176,7 @@ def _closed(page: Element, references: set[str]) -> None:
             assert tag == "a" and address in references
     for one in page.walk():
         assert not [name for name in one.attributes if name.startswith("on") or name == "style"], one.attributes
-    assert {one.attributes.get("type") for one in page.all("script")} == {None, "application/json"}
+    assert {one.attributes.get("type") for one in page.all("script")} == {None, "application/gzip"}
     assert len(page.all("script")) == 2 and len(page.all("style")) == 1
     assert not page.all("iframe") + page.all("img") + page.all("object") + page.all("embed") + page.all("base")
 
@@ -303,8 +304,7 @@ def test_the_report_inside_is_the_report(
 ) -> None:
     place, report = saved(name)
     (inside,) = (one.text for one in tree(place.read_text()).all("script") if one.attributes)
-    assert json.loads(inside) == report
-    assert not re.search("[<>&\u2028\u2029]", inside)
+    assert json.loads(gzip.decompress(base64.b64decode(inside, validate=True))) == report
     code, text, said = _run("render", str(place), "--format", "json", capture=capsys)
     assert (code, said, text) == (0, "", place.with_suffix(".json").read_text())
 
@@ -320,6 +320,22 @@ def _cut(page: str, place: int) -> str:
     return page[: page.index("gpudoctor-report") + place]
 
 
+_INSIDE = re.compile(r'(?<=<script type="application/)gzip(" id="gpudoctor-report">)([^<]*)')
+
+
+def _packed(spoil: Callable[[str], str]) -> Callable[[str], str]:
+    """The page with another report inside."""
+
+    def spoiled(page: str) -> str:
+        def anew(found: re.Match[str]) -> str:
+            report = spoil(gzip.decompress(base64.b64decode(found[2])).decode())
+            return f"gzip{found[1]}{base64.b64encode(gzip.compress(report.encode())).decode()}"
+
+        return _INSIDE.sub(anew, page)
+
+    return spoiled
+
+
 BAD_PAGES: dict[str, tuple[Callable[[str], str], str]] = {
     "empty": (lambda page: "<", "a page without a report"),
     "another's": (lambda page: "<!doctype html><p>hello</p>", "a page without a report"),
@@ -327,11 +343,21 @@ BAD_PAGES: dict[str, tuple[Callable[[str], str], str]] = {
     "cut in its report": (lambda page: _cut(page, 9000), "the page ends within its report"),
     "cut at its report": (lambda page: _cut(page, len('gpudoctor-report">')), "the page ends within its report"),
     "two reports": (lambda page: page + page, "more than one report"),
-    "a report that is none": (lambda page: page.replace('"schema":', '"sch":'), "missing required field"),
-    "of another schema": (lambda page: page.replace("gpudoctor.report/1", "gpudoctor.report/9"), "report/9"),
-    "no JSON": (lambda page: page.replace('{"schema"', "schema"), "not a report"),
-    "deep": (lambda page: re.sub(r'\{"schema".*\}', "[" * 100_000, page), "not a report"),
-    "causes nowhere": (lambda page: page.replace('"id":"toolkit', '"id":"other'), "not a whole report"),
+    "a report that is none": (_packed(lambda report: report.replace('"schema":', '"sch":')), "missing required field"),
+    "of another schema": (
+        _packed(lambda report: report.replace("gpudoctor.report/1", "gpudoctor.report/9")),
+        "report/9",
+    ),
+    "no JSON": (_packed(lambda report: report.replace('{"schema"', "schema")), "not a report"),
+    "deep": (_packed(lambda report: "[" * 100_000), "not a report"),
+    "causes nowhere": (_packed(lambda report: report.replace('"id":"toolkit', '"id":"other')), "not a whole report"),
+    "a flood": (_packed(lambda report: " " * 65 * 1024 * 1024 + report), "larger than any report"),
+    "no gzip": (lambda page: _INSIDE.sub(r"gzip\1QUJD", page), "is damaged"),
+    "no base64": (lambda page: _INSIDE.sub(r"gzip\1????", page), "is damaged"),
+    "half of it": (
+        lambda page: _INSIDE.sub(lambda found: f"gzip{found[1]}{found[2][: len(found[2]) // 8 * 4]}", page),
+        "is damaged",
+    ),
     "bytes": (lambda page: "<" + "\x00\ufffd\x1b[2J" * 1000, "a page without a report"),
 }
 
@@ -346,6 +372,15 @@ def test_a_page_that_holds_no_report_is_refused_in_one_line(
     code, out, said = _run("render", str(place), "--format", "json", capture=capsys)
     assert (code, out) == (3, "")
     assert words in said and len(said.splitlines()) == 1 and "itself failed" not in said
+
+
+def test_a_page_of_an_earlier_release_holds_the_json_as_it_is(
+    saved: Callable[..., tuple[Path, dict[str, Any]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, report = saved(SICK)
+    plain = json.dumps(report).replace("<", "\\u003c")
+    place.write_text(_INSIDE.sub(lambda found: f"json{found[1]}{plain}", place.read_text()))
+    assert json.loads(_run("render", str(place), "--format", "json", capture=capsys)[1]) == report
 
 
 def test_a_page_is_known_by_its_content(

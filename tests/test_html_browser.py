@@ -4,10 +4,10 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpudoctor import cli
-from gpudoctor.reports.html.embedded import embedded
 from gpudoctor.testing import fixtures, node, run_node
 from tests.chromium import browse, needs_chromium, open_page
 from tests.page_tree import Element, tree
@@ -94,7 +94,7 @@ def test_an_error_of_the_script_would_be_heard(page: Path, profile: Path) -> Non
 
 
 def test_hostile_words_stay_words(tmp_path: Path, profile: Path) -> None:
-    report = json.loads(embedded(run_node(node(SICK))))
+    report = json.loads(msgspec.json.encode(run_node(node(SICK))))
     words = '</title></script><script>document.title="owned"</script><img src=x onerror=\'document.title="owned"\'>"onload=x\u202e'
     report["node"]["hostname"] = report["results"][0]["findings"][0]["evidence"][0]["shows"] = words
     report["root_causes"][0]["summary"] = report["results"][0]["detail"] = words

@@ -178,6 +178,16 @@ def test_gpus_of_two_fabric_partitions_are_not_joined_by_nvlinks(library: Librar
     assert library.ask(standin).data["system"]["topology"] == [{"from": "GPU0", "to": "GPU1", "path": "SYS"}]
 
 
+def test_whether_two_gpus_may_use_each_others_memory(library: Library) -> None:
+    standin = healthy(PAIR)
+    standin["p2p"] = [[0, 5], [5, 0]]
+    pair = {"from": "GPU0", "to": "GPU1", "path": "NV18"}
+    told = {"read": "not_supported", "write": "not_supported"}
+    assert library.ask(standin).data["system"]["topology"] == [{**pair, "p2p": told}]
+    standin["p2p"] = [[0, 6], [6, 0]]
+    assert library.ask(standin).data["system"]["topology"] == [pair]
+
+
 def test_no_path_is_told_where_nobody_knows_where_the_links_lead(library: Library) -> None:
     standin = healthy(PAIR)
     for device in gpus(standin):

@@ -2,11 +2,14 @@
 
 import pytest
 
+from gpudoctor.config import Config
 from gpudoctor.facts.pci import PciGpus
 from gpudoctor.facts.raw import Entry, EntryType
+from gpudoctor.registry import built_in
+from gpudoctor.run import Selection, run
 from gpudoctor.sources.recorded import Record
 from gpudoctor.verdicts import Status
-from tests.captures import DEVICES, diagnose, fact, kept
+from tests.captures import DEVICES, NOW, diagnose, fact, kept
 from tests.switches import (
     ARM,
     GPUS,
@@ -169,7 +172,8 @@ def test_without_knowing_that_it_is_bare_metal_nobody_is_accused() -> None:
 
 def test_a_healthy_node_costs_no_look_for_reasons() -> None:
     node = Machine().node()
-    assert peer_traffic(node).status is Status.PASS
+    report = run(node, Config(), built_in(), Selection(checks=("pcie.peer-traffic",)), NOW)
+    assert report.result("pcie.peer-traffic").status is Status.PASS
     assert not node.was_read & {"/proc/cpuinfo", f"{DEVICES}/{GPUS[0]}/sriov_numvfs"}
     assert f"{DEVICES}/{UP}/config" not in node.was_read and f"{DEVICES}/{ROOT}/config" not in node.was_read
 

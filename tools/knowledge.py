@@ -1,8 +1,8 @@
-"""Writes the tables of gpudoctor/knowledge that are generated: GPUs by PCI id, and the names of CUDA's errors.
+"""Writes the tables of gpudoctor/knowledge that are generated: GPUs by PCI id, CUDA's errors, Xids and SXids.
 
 `make knowledge` reads pci.ids where Debian's package of that name puts it, or the file given, and cuda.h and driver_types.h from the
-newest wheel of nvidia-cuda-runtime on PyPI, or the wheel given. A table is only replaced by one from a newer source. Nothing is
-downloaded but that one wheel.
+newest wheel of nvidia-cuda-runtime on PyPI, or the wheel given; the tables of Xids only from a file that is given (tools/xid_tables.py).
+A table is only replaced by one from a newer source. Nothing is downloaded but that one wheel.
 """
 
 import argparse
@@ -12,13 +12,22 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import yaml
+
 from gpudoctor.knowledge.compute_capabilities import cc_of_chip
+from tools import xid_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWLEDGE = ROOT / "gpudoctor" / "knowledge"
 PCI_GPUS, CUDA_ERROR_NAMES = KNOWLEDGE / "pci_gpus.py", KNOWLEDGE / "cuda_error_names.py"
+XIDS = {
+    KNOWLEDGE / "xid_codes.py": xid_tables.xid_codes,
+    KNOWLEDGE / "sxid_codes.py": xid_tables.sxid_codes,
+    KNOWLEDGE / "nvlink5_rows.py": xid_tables.nvlink5_rows,
+}
 DEBIAN = Path("/usr/share/misc/pci.ids")
 WHEEL = "nvidia-cuda-runtime"
 
@@ -136,24 +145,31 @@ def download(folder: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
+def _of_file(make: Callable[[xid_tables.Row], str], path: Path) -> str:
+    return make(xid_tables.read(path))
+
+
 def main() -> int:
-    """Renew both tables; 1 where a source is missing or not what it should be."""
+    """Renew the tables; 1 where a source is missing or not what it should be."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.knowledge", description=__doc__.splitlines()[0] if __doc__ else ""
     )
     parser.add_argument("--pci-ids", type=Path, default=DEBIAN, metavar="FILE", help=f"a pci.ids ({DEBIAN})")
     parser.add_argument("--wheel", type=Path, metavar="FILE", help=f"a wheel of {WHEEL} (the newest on PyPI)")
+    parser.add_argument("--xids", type=Path, metavar="FILE", help="a YAML file of Xids; without it their tables stay")
     options = parser.parse_args()
     status = 0
     with tempfile.TemporaryDirectory() as folder:
-        makers: tuple[tuple[Path, Callable[[], str]], ...] = (
+        makers: list[tuple[Path, Callable[[], str]]] = [
             (PCI_GPUS, lambda: pci_gpus(options.pci_ids.read_text("utf-8"))),
             (CUDA_ERROR_NAMES, lambda: cuda_error_names(options.wheel or download(Path(folder)))),
-        )
+        ]
+        if options.xids is not None:
+            makers += [(place, partial(_of_file, make, options.xids)) for place, make in XIDS.items()]
         for place, make in makers:
             try:
                 print(replace(place, make))
-            except (OSError, SourceError, zipfile.BadZipFile) as error:
+            except (OSError, SourceError, xid_tables.BadTables, yaml.YAMLError, zipfile.BadZipFile) as error:
                 print(f"{place.name}: left as it is: {error}", file=sys.stderr)
                 status = 1
     return status

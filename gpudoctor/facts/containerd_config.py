@@ -21,6 +21,7 @@ from gpudoctor.facts.containerd_merge import Settings, merge, name_fully, split_
 from gpudoctor.facts.containerd_rules import CRI_NAME, CRI_RUNTIME_URI, CRI_URI, Rules
 from gpudoctor.facts.containerd_types import CRI, SERVER, WrongKind, decode
 from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 MOST_FILES = 200
@@ -282,7 +283,7 @@ def _quoted(path: str, text: TextFile, word: str, said: str) -> tuple[Evidence, 
     return replace(shown, where=text.where).evidence, shown.place
 
 
-_AGAIN = re.compile(r"Cannot declare \((.*)\) twice")
+_AGAIN = pattern(r"Cannot declare \((.*)\) twice")
 
 
 def _go_may_take(malformed: Malformed, text: str) -> bool:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
+from gpudoctor.chain import Link
 from gpudoctor.config import Config
 from gpudoctor.facts.raw import Raw
 from gpudoctor.verdicts import AboutSubject, Cited, Evidence, Unread, Why
@@ -32,6 +33,9 @@ class Citable(Struct, frozen=True, kw_only=True):
 class Fact(Citable, frozen=True, kw_only=True):
     """Something known about a node, parsed from raw answers."""
 
+    OF: ClassVar[Link | None] = None
+    """The link that must be up for it to be read: where it is not, a check of another link that needs the fact is blocked."""
+
     @classmethod
     def gather(cls: type[FactT], desk: "Desk") -> FactT | Unread:
         """Read and parse this fact. Pure but for the raw answers; gives `Unread` rather than guess."""
@@ -56,9 +60,13 @@ class Desk:
     """Facts by type, read at most once a run."""
 
     def __init__(self, raw: Raw, config: Config, clock: Callable[[], float] = float) -> None:
-        """`clock` gives seconds, for `durations`; without one all of them are zero. `today` is the node's, None where it is not known."""
+        """`clock` gives seconds, for `durations`; without one all of them are zero. `today` is the node's, None where it is not known.
+
+        `active` is how thoroughly tests that load the GPUs may be run, 0 for not at all.
+        """
         self.raw = raw
         self.config = config
+        self.active = 0
         self.durations: dict[str, float] = {}
         self.today: datetime.date | None = None
         self._clock = clock

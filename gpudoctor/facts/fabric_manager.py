@@ -5,8 +5,6 @@ journals: "fabric manager NVIDIA GPU driver interface version 570.86.15 don't ma
 matching NVIDIA driver package." Fabric Manager User Guide: --version; its unit says WantedBy=multi-user.target. Read 2026-11-30.
 """
 
-import re
-
 from msgspec import Struct
 
 from gpudoctor.facts.desk import Desk, Fact, Reading
@@ -16,20 +14,20 @@ from gpudoctor.facts.pci import NvSwitches
 from gpudoctor.facts.persistence import SLICES
 from gpudoctor.facts.processes import Processes
 from gpudoctor.facts.raw import Absent, CommandOutput, Entry, EntryType, Log, Raw
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
 UNIT = "nvidia-fabricmanager.service"
-WANTED = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
+WANTS = "/etc/systemd/system/multi-user.target.wants"
+WANTED = f"{WANTS}/{UNIT}"
 JOURNAL = f"journal/{UNIT}.log"
 PROGRAM = "/usr/bin/nv-fabricmanager"
 COMM = "nv-fabricmanage"
 """Its name as the kernel keeps it, 15 letters of it (proc_pid_comm(5))."""
 ASK = ("nv-fabricmanager", "--version")
 
-_SAID = re.compile(r"version is\s*:\s*(\d+\.\d+(?:\.\d+)?)")
-_REFUSAL = re.compile(
-    r"interface version (\d+\.\d+(?:\.\d+)?) don't match with driver version (\d+\.\d+(?:\.\d+)?)[^\n]*"
-)
+_SAID = pattern(r"version is\s*:\s*(\d+\.\d+(?:\.\d+)?)")
+_REFUSAL = pattern(r"interface version (\d+\.\d+(?:\.\d+)?) don't match with driver version (\d+\.\d+(?:\.\d+)?)[^\n]*")
 _STATE, _NO_FABRIC = "fabric.state", "not_supported"
 
 
@@ -69,8 +67,8 @@ class FabricManager(Fact, frozen=True):
         needed, why = _needed(desk)
         if needed is not True:
             return cls(needed=needed, read_from={"needed": why})
-        enabled, link = _enabled(desk.raw)
-        running, group = _running(desk.raw)
+        enabled, link = is_enabled(desk.raw, UNIT)
+        running, group = is_running(desk.raw, UNIT)
         seen = {"needed": why, "enabled": link, "running": group}
         if enabled is not True and running is not True:
             return cls(needed=True, enabled=enabled, running=running, read_from=seen)
@@ -84,9 +82,9 @@ class FabricManager(Fact, frozen=True):
             running=running,
             version=version,
             refusal=_refusal(desk.raw),
-            another=_another(desk),
-            in_driver_root=_in_driver_root(desk.raw),
-            completed=_completed(desk),
+            another=another(desk),
+            in_driver_root=in_driver_root(desk.raw),
+            completed=completed(desk),
             read_from=seen,
         )
 
@@ -108,18 +106,20 @@ def _needed(desk: Desk) -> tuple[Reading[bool], Evidence]:
     return False, Evidence(switches.read_from["listing"].where, "no NVSwitch")
 
 
-def _enabled(raw: Raw) -> tuple[Reading[bool], Evidence]:
-    link = raw.entry(WANTED)
+def is_enabled(raw: Raw, unit: str) -> tuple[Reading[bool], Evidence]:
+    """Whether the unit is started at boot, by the link that `systemctl enable` makes for WantedBy=multi-user.target."""
+    where = f"{WANTS}/{unit}"
+    link = raw.entry(where)
     if isinstance(link, Unread):
-        return link, Evidence(WANTED, link.detail)
+        return link, Evidence(where, link.detail)
     if isinstance(link, Absent):
         return False, link.evidence
-    return True, Evidence(WANTED, f"-> {link.to}" if link.to else "exists")
+    return True, Evidence(where, f"-> {link.to}" if link.to else "exists")
 
 
-def _running(raw: Raw) -> tuple[Reading[bool], Evidence]:
+def is_running(raw: Raw, unit: str) -> tuple[Reading[bool], Evidence]:
     """By its control group; a node has one kind of them, so that a recording need not speak of the others."""
-    groups = [raw.entry(f"{place}/{UNIT}") for place in SLICES]
+    groups = [raw.entry(f"{place}/{unit}") for place in SLICES]
     group = next((entry for entry in groups if isinstance(entry, Entry) and entry.type is EntryType.DIR), None)
     if group is not None:
         return True, Evidence(group.where, "exists")
@@ -127,12 +127,12 @@ def _running(raw: Raw) -> tuple[Reading[bool], Evidence]:
     gone = [entry for entry in groups if isinstance(entry, Absent)]
     in_view = any(isinstance(raw.entry(place), Entry) for place in SLICES)
     if refused or not gone or not in_view:
-        unseen = refused[0] if refused else Unread(Why.NOT_RECORDED, f"{SLICES[0]}/{UNIT}", "is not in view")
+        unseen = refused[0] if refused else Unread(Why.NOT_RECORDED, f"{SLICES[0]}/{unit}", "is not in view")
         return unseen, Evidence(unseen.where, unseen.detail)
     return False, gone[0].evidence
 
 
-def _another(desk: Desk) -> Evidence | None:
+def another(desk: Desk) -> Evidence | None:
     """The GPU Operator's driver container starts one of its own beside the driver (NVIDIA/gpu-driver-container, nvidia-driver)."""
     processes = desk.get(Processes)
     if isinstance(processes, Unread):
@@ -142,14 +142,14 @@ def _another(desk: Desk) -> Evidence | None:
     return Evidence(f"/proc/{found.pid}/comm", found.comm) if found is not None else None
 
 
-def _in_driver_root(raw: Raw) -> Evidence | Unread | None:
+def in_driver_root(raw: Raw) -> Evidence | Unread | None:
     apart = raw.entry(DRIVER_ROOT + PROGRAM, follow=True)
     if isinstance(apart, Entry):
         return Evidence(DRIVER_ROOT + PROGRAM, "exists")
     return apart if isinstance(apart, Unread) and apart.why is not Why.NOT_RECORDED else None
 
 
-def _completed(desk: Desk) -> Evidence | None:
+def completed(desk: Desk) -> Evidence | None:
     nvml = desk.get(Nvml)
     if isinstance(nvml, Unread) or any(device.fields.get(_STATE) != "completed" for device in nvml.devices):
         return None

@@ -1,14 +1,15 @@
-"""The kernel's messages of this boot."""
+"""The kernel's messages of this boot, and of the one before."""
 
 import re
 
 from msgspec.structs import replace
 
 from gpudoctor.facts.desk import Desk, Fact
+from gpudoctor.facts.log_stamps import split, stamped
 from gpudoctor.verdicts import Evidence, Unread
 
-# The time that `dmesg` prints before a message: seconds since boot, or a date with -T.
-_STAMP = re.compile(r"^(?:<\d+>)?\[\s*([^\]]+)\]\s*")
+NAME = "kernel.log"
+PREVIOUS = "kernel.previous.log"
 
 
 class KernelLog(Fact, frozen=True):
@@ -21,7 +22,7 @@ class KernelLog(Fact, frozen=True):
     @classmethod
     def gather(cls, desk: Desk) -> "KernelLog | Unread":
         """The log named `kernel.log`."""
-        log = desk.raw.log("kernel.log")
+        log = desk.raw.log(NAME)
         return log if isinstance(log, Unread) else cls(text=log.text, where=log.where, from_boot=log.from_boot)
 
     def lines(self, pattern: "re.Pattern[str]", anchor: str) -> list[Evidence]:
@@ -56,10 +57,10 @@ class KernelLog(Fact, frozen=True):
         """
         place = self.text.rfind(words)
         lines = self.text[max(0, place - 200 * most) : self.text.rfind("\n", 0, max(0, place)) + 1].splitlines()[-most:]
-        stamped = any(_STAMP.match(line) for line in lines)
+        timed = [stamped(line) for line in lines]
         messages: list[list[str]] = []
-        for line in lines:
-            if messages and stamped and not _STAMP.match(line):
+        for line, begins in zip(lines, timed, strict=True):
+            if messages and not begins and any(timed):
                 messages[-1].append(line)
             else:
                 messages.append([line])
@@ -79,7 +80,15 @@ class KernelLog(Fact, frozen=True):
         return tuple(self._evidence(line) for line in lines if pattern.search(line))
 
     def _evidence(self, line: str) -> Evidence:
-        stamp = _STAMP.match(line)
-        if stamp is None:
-            return Evidence(self.where, line.strip())
-        return Evidence(self.where, line[stamp.end() :].strip(), at=stamp[1].strip())
+        time, message = split(line)
+        return Evidence(self.where, message, at=time or None)
+
+
+class PreviousKernelLog(KernelLog, frozen=True):
+    """Kernel messages of the boot before this one, as far as something kept them; live only NVIDIA's."""
+
+    @classmethod
+    def gather(cls, desk: Desk) -> "PreviousKernelLog | Unread":
+        """The log named `kernel.previous.log`."""
+        log = desk.raw.log(PREVIOUS)
+        return log if isinstance(log, Unread) else cls(text=log.text, where=log.where, from_boot=log.from_boot)

@@ -184,6 +184,11 @@ def _reports(arguments: str | None, text: str) -> Iterator[tuple[str, Data]]:
             return
     yield from _lists(text, every_gpu=every_gpu)
     yield from _others(text)
+    from gpudoctor.facts.nvidia_smi_topology import from_p2p, p2p_kind
+
+    kind = p2p_kind(arguments)
+    if kind is not None:
+        yield "topo -p2p", from_p2p(kind, text)
     from gpudoctor.facts.nvidia_smi_csv import columns_of, from_csv, query_of
 
     columns, lines = columns_of(arguments, text)

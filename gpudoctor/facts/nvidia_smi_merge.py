@@ -120,9 +120,17 @@ def _numbered(
 
 def _together(systems: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     together: dict[str, Any] = {}
+    pairs: dict[frozenset[str], dict[str, Any]] = {}
     for system in systems:
+        for pair in system.get("topology", ()):
+            known = pairs.setdefault(frozenset((pair["from"], pair["to"])), {})
+            access = {**pair.get("p2p", {}), **known.get("p2p", {})}
+            known |= {**pair, **known, **({"p2p": access} if access else {})}
         for key, value in system.items():
-            if isinstance(value, dict):
+            if key == "topology":
+                # Whether two GPUs reach each other is nothing without the way they are joined, which another output tells.
+                together[key] = [pair for pair in pairs.values() if "path" in pair]
+            elif isinstance(value, dict):
                 together[key] = {**value, **together.get(key, {})}
             else:
                 together.setdefault(key, value)

@@ -1,7 +1,8 @@
-"""`nvidia-smi topo -m`: how each pair of GPUs and network adapters is connected, and which CPUs and memory are near each GPU.
+"""`nvidia-smi topo`. `-m` tells how each pair of GPUs and network adapters is connected, and which CPUs and memory are near each GPU.
 
 The heading is underlined by terminal codes, also in a file. Columns are separated by tabs, which pasting turns into blanks or
-loses; adapters are called NIC0, NIC1 and explained below since driver 510, by their own names before.
+loses; adapters are called NIC0, NIC1 and explained below since driver 510, by their own names before. `-p2p r` and `-p2p w` tell whether
+each GPU may read and write the memory of each other one; which of them a text is only its command line says.
 """
 
 from typing import Any
@@ -18,6 +19,17 @@ _NAME = pattern(r"[A-Za-z]\w{1,48}")
 _PATH = pattern(r"NV\d{1,3}|[A-Z]{3,4}")
 _LEGEND = pattern(r"(NIC\d{1,4}): (\S{1,64})")
 _MOST_COLUMNS = 256
+P2P = {"r": "read", "w": "write"}
+"""What of `-p2p` counts, as NVML's answers name it. The others ask for single ways (n NVLink, p PCIe) and atomics (a)."""
+_ANSWERS = {
+    "OK": "ok",
+    "CNS": "chipset_not_supported",
+    "GNS": "gpu_not_supported",
+    "TNS": "ioh_topology_not_supported",
+    "NS": "not_supported",
+    "DR": "disabled_by_regkey",
+    "U": "unknown",
+}
 
 
 def is_topology(text: str) -> bool:
@@ -48,6 +60,31 @@ def from_topology(text: str) -> dict[str, Any]:
         **({"devices": [device.finished(all_reasons=False) for device in devices.values()]} if devices else {}),
         **({"system": {**system, **({"nics": nics} if nics else {})}} if system or nics else {}),
     }
+
+
+def p2p_kind(arguments: str | None) -> str | None:
+    """What `topo -p2p KIND` asks for, None for another command line or one that does not count."""
+    words = (arguments or "").split()
+    asked = words[words.index("-p2p") + 1 :] if words[:1] == ["topo"] and "-p2p" in words else []
+    return P2P.get(asked[0]) if asked else None
+
+
+def from_p2p(kind: str, text: str) -> dict[str, Any]:
+    """The `data` of an answer: pairs without their path, which `topo -m` knows."""
+    columns: list[str] = []
+    pairs: dict[frozenset[str], dict[str, Any]] = {}
+    for line in _lines(text):
+        name, *answers = line.split() or [""]
+        if not columns and name == "GPU0" and all(_NAME.fullmatch(other) for other in answers):
+            columns = [name, *answers][:_MOST_COLUMNS]
+        elif name in columns:
+            for other, answer in zip(columns, answers, strict=False):
+                if other != name and answer in _ANSWERS:
+                    pair = pairs.setdefault(frozenset((name, other)), {"from": name, "to": other, "p2p": {}})
+                    # One direction may be refused while the other is not.
+                    if pair["p2p"].get(kind, "ok") == "ok":
+                        pair["p2p"][kind] = _ANSWERS[answer]
+    return {"system": {"topology": list(pairs.values())}} if pairs else {}
 
 
 def _lines(text: str) -> list[str]:

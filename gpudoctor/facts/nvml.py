@@ -5,17 +5,19 @@ import re
 import msgspec
 from msgspec import Struct
 
+from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Desk, Fact
-from gpudoctor.facts.nvml_device import FieldValue, GpuProcess, MigDevice, NvLink, NvmlDevice, NvmlError
+from gpudoctor.facts.nvml_device import FieldValue, GpuPath, GpuProcess, Later, MigDevice, NvLink, NvmlDevice, NvmlError
 from gpudoctor.facts.nvml_gate import may_ask
 from gpudoctor.facts.raw import Answer
 from gpudoctor.knowledge import nvml_errors
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 HUNG_AFTER_SECONDS = 2.0
 """A worker whose kernel stack and context-switch count stood still this long up to its deadline hangs, it is not slow."""
 
-_BUS_ID = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
+_BUS_ID = pattern(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
 class Worker(Struct, frozen=True):
@@ -46,6 +48,8 @@ class Worker(Struct, frozen=True):
 class Nvml(Fact, frozen=True):
     """NVML's answers. `count` is None when it never came to counting; then a missing device says nothing."""
 
+    OF = Link.DRIVER_CUDA
+
     via: str
     init: int | None
     driver_version: str | None
@@ -58,6 +62,7 @@ class Nvml(Fact, frozen=True):
     ended_by: str | None
     stopped_at: str | None
     worker: Worker | None
+    topology: tuple[GpuPath, ...] = ()
 
     @classmethod
     def gather(cls, desk: Desk) -> "Nvml | Unread":
@@ -98,8 +103,13 @@ class _Device(Struct):
     error: NvmlError | None = None
     fields: dict[str, FieldValue] = {}
     nvlinks: tuple[NvLink, ...] = ()
-    processes: tuple[GpuProcess, ...] = ()
+    processes: tuple[GpuProcess, ...] | None = None
     mig_devices: tuple[MigDevice, ...] = ()
+    later: Later | None = None
+
+
+class _System(Struct, frozen=True):
+    topology: tuple[GpuPath, ...] = ()
 
 
 class _Data(Struct):
@@ -113,6 +123,7 @@ class _Data(Struct):
     count: int | None = None
     count_error: NvmlError | None = None
     devices: tuple[_Device, ...] = ()
+    system: _System = _System()
 
 
 class _Failure(Struct):
@@ -160,6 +171,7 @@ def _record(answer: Answer, data: _Data, failure: _Failure | None, worker: Worke
         ended_by=failure.signal or (str(failure.exit) if failure.exit is not None else None) if failure else None,
         stopped_at=answer.stopped_at,
         worker=worker,
+        topology=data.system.topology,
         read_from={
             "init": Evidence(_asked(answer.via, "nvmlInit"), data.said or _describe(data.init)),
             "count": Evidence(_asked(answer.via, "nvmlDeviceGetCount"), _count(data)),
@@ -196,8 +208,10 @@ def _device(device: _Device, via: str) -> NvmlDevice:
         via=via,
         fields=device.fields,
         nvlinks=device.nvlinks,
-        processes=device.processes,
+        processes=device.processes or (),
+        lists_processes=device.processes is not None,
         mig_devices=device.mig_devices,
+        later=device.later,
         read_from={"uuid": seen, "error": seen},
     )
 

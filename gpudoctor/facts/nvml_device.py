@@ -44,6 +44,31 @@ class NvLink(Struct, frozen=True):
     errors: dict[str, int] = {}
 
 
+class Later(Struct, frozen=True):
+    """What a suspicious device answered `seconds` after it was asked first: some of its fields, and its links where they have errors."""
+
+    seconds: float
+    fields: Mapping[str, FieldValue] = {}
+    nvlinks: tuple[NvLink, ...] = ()
+
+
+class GpuPath(Struct, frozen=True, rename={"one": "from", "other": "to"}):
+    """How a pair of GPUs is joined, as `nvidia-smi topo -m` prints it; `p2p` is what NVML says of reading and writing each other's memory.
+
+    The GPUs are named by their index, `GPU0`.
+    """
+
+    one: str
+    other: str
+    path: str = ""
+    p2p: dict[str, str] = {}
+
+    @property
+    def nvlinks(self) -> int:
+        """How many NVLinks join them; an X, PIX, PHB, SYS is none."""
+        return int(self.path[2:]) if self.path.startswith("NV") and self.path[2:].isdecimal() else 0
+
+
 class GpuProcess(Struct, frozen=True):
     """A process with a context on the GPU, in the PID namespace of whoever asked."""
 
@@ -83,6 +108,8 @@ class NvmlDevice(Citable, frozen=True):
     nvlinks: tuple[NvLink, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
     mig_devices: tuple[MigDevice, ...] = ()
+    lists_processes: bool = False
+    later: Later | None = None
 
     def field(self, name: str) -> bool | int | float | str | Unread:
         """A field's value, or why there is none: not asked, or refused by NVML with an error's name."""

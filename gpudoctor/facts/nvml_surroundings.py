@@ -1,6 +1,7 @@
 """What throws light on NVML's failing: libraries, modules, log, tasks, holders, and from where all of it is seen."""
 
 import re
+from collections.abc import Sequence
 
 from gpudoctor.facts.changes import DriverChanges
 from gpudoctor.facts.desk import Desk, Fact, Reading
@@ -14,15 +15,17 @@ from gpudoctor.facts.persistence import PersistenceDaemon
 from gpudoctor.facts.raw import Entry
 from gpudoctor.facts.tasks import DriverHolders, Tasks
 from gpudoctor.facts.viewpoint import Viewpoint
+from gpudoctor.facts.xid_lines import FALLEN, XidLine, find, find_off_the_bus
+from gpudoctor.facts.xid_texts import recovery
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
 # "NVRM: _kgspRpcRecvPoll: … Timeout after 45s of waiting for RPC response from GPU0 GSP!", Xid 119 and 120 (open-gpu-kernel-modules,
 # src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c).
-_GSP = re.compile(r"NVRM: .*(?:GSP|Xid \(PCI:\S+\): (?:119|120),)")
-_API_MISMATCH = re.compile(r"NVRM: API mismatch: ")
-# 43 and 45 are what a program sees of an earlier one (NVIDIA's Xid catalogue), 154 tells the recovery that it calls for.
-_FOLLOWS = re.compile(r"Xid \(PCI:\S+\): (?:43|45),")
-_RECOVERY = "GPU recovery action changed"
+_GSP = pattern(r"NVRM: .*(?:GSP|Xid \(PCI:\S+\): (?:119|120),)")
+_API_MISMATCH = pattern(r"NVRM: API mismatch: ")
+# It tells the recovery that another one calls for (NVIDIA's Xid catalogue).
+_RECOVERY = 154
 
 
 class NvmlSurroundings(Fact, frozen=True):
@@ -126,21 +129,51 @@ class NvmlSurroundings(Fact, frozen=True):
 
     def recovery(self, address: str) -> str:
         """The recovery that the driver asked for last, by the kernel log ("GPU Reset Required"); "" where it asked for none."""
-        slot = re.escape(address.rpartition(".")[0])
-        lines = self.lines(re.compile(rf"Xid \(PCI:{slot}\S*\): 154, {_RECOVERY}"), _RECOVERY)
-        found = re.search(r"to 0x[0-9a-fA-F]+ \(([^)]*)\)", lines[-1].shows) if lines else None
-        return "" if found is None or found[1] == "None" else found[1]
+        told = [found for line in self._xids(address) if line.code == _RECOVERY and (found := recovery(line.text))]
+        return told[-1][1] if told and told[-1][1] != "None" else ""
 
     def xids(self, address: str) -> Cited:
-        """A GPU's last Xid, the recovery it calls for, and the driver's plain word that it is gone; Xids name no function."""
+        """The Xid that the recovery is asked for, what the driver asked last, and its plain word that the GPU is gone."""
+        if isinstance(self.log, Unread):
+            return ()
+        said = self._xids(address)
+        asked = [line for line in said if line.code == _RECOVERY]
+        causes = _causes(said)
         slot = address.rpartition(".")[0]
-        said = self.lines(re.compile(rf"NVRM: Xid \(PCI:{re.escape(slot)}"), slot)
-        recovery = [line for line in said if ": 154," in line.shows]
-        others = [line for line in said if line not in recovery]
-        causes = [line for line in others if not _FOLLOWS.search(line.shows)] or others
-        fallen = re.compile(rf"NVRM: GPU (?:at )?(?:PCI:)?{re.escape(slot)}\S*: GPU has fallen off the bus")
-        return (*causes[-1:], *recovery[-1:], *self.lines(fallen, slot)[-1:])
+        lost = [line for line in said if line.code == FALLEN]
+        fallen = [line for line in find_off_the_bus(self.log.text) if line.slot == slot]
+        told = dict.fromkeys((*causes[-1:], *asked[-1:], *lost[-1:], *fallen[-1:]))
+        return tuple(Evidence(self.log.where, line.message, line.at or None) for line in told)
+
+    def _xids(self, address: str) -> list[XidLine]:
+        """A GPU's Xids, oldest first; they name no function."""
+        slot = address.rpartition(".")[0]
+        lines = () if isinstance(self.log, Unread) else find(self.log.text)
+        return [line for line in lines if isinstance(line, XidLine) and line.slot == slot]
 
     def lines(self, pattern: "re.Pattern[str]", anchor: str) -> list[Evidence]:
         """Matching lines of the kernel log, none where it is not known."""
         return [] if isinstance(self.log, Unread) else self.log.lines(pattern, anchor)
+
+
+def _causes(said: Sequence[XidLine]) -> Sequence[XidLine]:
+    """What the driver asks a recovery for: what came before the first 154 that asks, of those since one that asked for nothing.
+
+    Of that what asks for something by itself; else what came later, for a log may have lost the cause, or have it late.
+    """
+    from gpudoctor.knowledge.xids import Area, xid
+
+    begins = len(said)
+    for place in range(len(said) - 1, -1, -1):
+        told = recovery(said[place].text) if said[place].code == _RECOVERY else None
+        if told is not None and told[0] == 0:
+            break
+        begins = place if told is not None else begins
+    lines = [line for line in said if line.code != _RECOVERY]
+    before = [line for line in said[:begins] if line.code != _RECOVERY]
+    for some in (before, lines):
+        known = [(line, xid(line.code)) for line in some]
+        asking = [line for line, one in known if one.area is not Area.APPLICATION and one.immediate != "IGNORE"]
+        if asking:
+            return asking
+    return [line for line in lines if not xid(line.code).follows] or lines

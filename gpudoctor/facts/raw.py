@@ -200,13 +200,22 @@ class Log(Struct, frozen=True):
         if self.name.startswith(JOURNALS):
             unit = self.name.removeprefix(JOURNALS).removesuffix(".log").removesuffix(".service")
             return f"journalctl -b -u {unit}"
-        return _LOG_WORDS.get(self.source, "kernel log") if self.name == "kernel.log" else self.name
+        if self.name == "kernel.previous.log" and self.source == "journal":
+            return "kernel log (journalctl -k -b -1)"
+        words = f"kernel log ({self.source})" if self.source.startswith("/") else "kernel log"
+        words = _LOG_WORDS.get(self.source, words)
+        return {"kernel.log": words, "kernel.previous.log": f"{words}, the boot before"}.get(self.name, self.name)
 
 
 JOURNALS = "journal/"
 """How the name of a unit's journal begins: `journal/UNIT.log`."""
 
-_LOG_WORDS = {"kmsg": "kernel log (/dev/kmsg)", "journal": "kernel log (journalctl -k -b)", "dmesg": "dmesg"}
+_LOG_WORDS = {
+    "kmsg": "kernel log (/dev/kmsg)",
+    "journal": "kernel log (journalctl -k -b)",
+    "dmesg": "dmesg",
+    "the journal, then kmsg": "kernel log (journalctl -k -b, then /dev/kmsg)",
+}
 
 
 class Answer(Struct, frozen=True):

@@ -18,6 +18,7 @@ from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.persistence import PersistenceDaemon
 from gpudoctor.facts.raw import Absent, Entry, Listing
 from gpudoctor.facts.software import LIBNVIDIA_CONTAINER, RUNC, TOOLKIT, Software, Version
+from gpudoctor.facts.xid_lines import XidLine, find
 from gpudoctor.knowledge.start_errors import (
     CONTAINER_OUT_OF_MEMORY,
     GPU_BACK,
@@ -41,7 +42,7 @@ _SUMMARY = pattern(rf"oom-kill:constraint=(\w+),(?:.*?oom_memcg=([^,]*),)?.*\bta
 _KILLED = pattern(rf"([Mm]emory cgroup o|O)ut of memory[^:]*: Kill(?:ed)? process \d+,?.* \({_LDCONFIG}\)")
 # A control group of one container or pod: the node's own, such as kubepods.slice and docker.service, have no such name.
 _OF_CONTAINER = pattern(r"[0-9a-f]{64}|pod[0-9a-f]{8}[-_]")
-_XID = pattern(r"NVRM: Xid \(PCI:\S+\): (?!(?:13|31|43|45),)(\d+)")
+_OF_PROGRAMS = (13, 31, 43, 45)
 
 
 class Told(Struct, frozen=True):
@@ -184,11 +185,14 @@ def _persistence(desk: Desk, _told: Told) -> Circumstance | None:
 
 def _xids(desk: Desk, _told: Told) -> Circumstance | None:
     log = desk.get(KernelLog)
-    lines = [] if isinstance(log, Unread) else log.lines(_XID, "Xid")
-    numbers = dict.fromkeys(found[1] for line in lines if (found := _XID.search(line.shows)))
-    if not numbers:
+    if isinstance(log, Unread):
         return None
-    return Circumstance(f"the kernel log tells of Xid {', '.join(numbers)}", tuple(lines[-3:]))
+    told = [line for line in find(log.text) if isinstance(line, XidLine) and line.code not in _OF_PROGRAMS]
+    if not told:
+        return None
+    numbers = dict.fromkeys(str(line.code) for line in told)
+    evidence = tuple(Evidence(log.where, line.message, line.at or None) for line in told[-3:])
+    return Circumstance(f"the kernel log tells of Xid {', '.join(numbers)}", evidence)
 
 
 # Programs -----------------------------------------------------------------------------------------------------------

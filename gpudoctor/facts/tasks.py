@@ -1,6 +1,5 @@
 """Tasks stuck in the driver, and who holds it: from what /proc showed of them."""
 
-import re
 from typing import TypeVar
 
 import msgspec
@@ -12,15 +11,16 @@ from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.module_file import ModuleFile
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.raw import Answer, Question, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 OWN = ("gpudoctor-nvml", "gpudoctor-files")
 """Children that an earlier run had to leave behind: the checks that wait for them speak of them."""
 
 # kernel/hung_task.c, check_hung_task.
-HUNG_TASK = re.compile(r"INFO: task (?P<comm>.{1,64}):(?P<pid>\d{1,10}) blocked for more than \d+ seconds")
+HUNG_TASK = pattern(r"INFO: task (?P<comm>.{1,64}):(?P<pid>\d{1,10}) blocked for more than \d+ seconds")
 # NVIDIA's modules as the kernel names them behind a function; nvidia_fs is not among them: it waits for storage.
-IN_DRIVER = re.compile(r"\[nvidia(?:_(?:uvm|drm|modeset|peermem|vgpu_vfio))?\]")
+IN_DRIVER = pattern(r"\[nvidia(?:_(?:uvm|drm|modeset|peermem|vgpu_vfio))?\]")
 
 STUCK_AFTER_SECONDS = 10.0
 """A client may wait as long for a GPU that another initialises: nv.c holds the GPU's lock across rm_init_adapter."""

@@ -1,6 +1,5 @@
 """The toolkit's config.toml as the installed release understands it: wherever it lies, what is in force, what no release reads."""
 
-import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
@@ -13,6 +12,7 @@ from gpudoctor.facts.desk import Citable, Desk, Population
 from gpudoctor.facts.raw import Entry, TextFile
 from gpudoctor.facts.software import TOOLKIT, Software, Version
 from gpudoctor.knowledge.toolkit_config import BY_NAME, TABLES, Key, Release
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import AboutSubject, Evidence, Subject, SubjectKind, Unread
 
 CONFIG = "/etc/nvidia-container-runtime/config.toml"
@@ -226,8 +226,8 @@ def unknown_key(name: str) -> OddKey:
     return OddKey(name, Odd.MISSPELT, siblings[like[0]]) if like else OddKey(name, Odd.STRANGE)
 
 
-_TABLE = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
-_ASSIGNED = re.compile(r"""\s*([A-Za-z0-9_."'-]+)\s*=""")
+_TABLE = pattern(r"\s*\[\s*([^\[\]]+?)\s*\]")
+_ASSIGNED = pattern(r"""\s*([A-Za-z0-9_."'-]+)\s*=""")
 
 
 def line_of(text: str, name: str) -> tuple[int, str]:

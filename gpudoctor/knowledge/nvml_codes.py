@@ -49,7 +49,7 @@ LOOKED_INTO_BY: dict[int, tuple[str, ...]] = {
     10: (*_ANSWERS, "driver-cuda.no-stuck-task"),
     11: _ANSWERS,
     12: ("driver-cuda.nvml-library",),
-    14: ("driver-cuda.queries-answered",),
+    14: ("health.inforom", *_ANSWERS),
     15: ("pcie.gpu-responds", *_ANSWERS),
     16: (*_ANSWERS, "driver-cuda.queries-answered"),
     17: _ANSWERS,

@@ -5,12 +5,11 @@ after unattended upgrades lyulyul/shine-cluster#30, stuck tasks NVIDIA/nvidia-pe
 CUDA 13.5 for what each code means.
 """
 
-import re
-
 from msgspec.structs import replace
 
 from gpudoctor.knowledge import nvml_errors
 from gpudoctor.knowledge.module_remedies import LOAD_ANEW, confirmed_by, power
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Action, Remedy
 
 _CONFIRM = confirmed_by("driver-cuda.nvml-answers")
@@ -22,7 +21,17 @@ def confirming(remedies: tuple[Remedy, ...], check_id: str) -> tuple[Remedy, ...
     return tuple(replace(remedy, confirm=confirm) if _ASKS.match(remedy.confirm) else remedy for remedy in remedies)
 
 
-_ASKS = re.compile(r"gpudoctor run --check \S+$")
+def also_confirming(remedies: tuple[Remedy, ...], check_id: str) -> tuple[Remedy, ...]:
+    """The same steps, whose own confirmation is not enough: the finding's check has to pass as well."""
+    return tuple(
+        replace(remedy, confirm=f"{remedy.confirm} --check {check_id}")
+        if "--check" in remedy.confirm and f"--check {check_id}" not in remedy.confirm
+        else remedy
+        for remedy in remedies
+    )
+
+
+_ASKS = pattern(r"gpudoctor run --check \S+$")
 
 
 def reload_or_reboot(check_id: str) -> tuple[Remedy, ...]:

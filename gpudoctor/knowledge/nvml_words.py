@@ -81,6 +81,17 @@ WORDS: dict[str, dict[int, str]] = {
 TOPOLOGY_PATHS: dict[int, str] = {0: "PSB", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 """nvmlGpuTopologyLevel_t as `nvidia-smi topo -m` prints it; INTERNAL, two GPUs of one board such as the Tesla K80, is its PSB."""
 
+P2P_STATUS: dict[int, str] = {
+    0: "ok",
+    1: "chipset_not_supported",
+    2: "gpu_not_supported",
+    3: "ioh_topology_not_supported",
+    4: "disabled_by_regkey",
+    5: "not_supported",
+    6: "unknown",
+}
+"""nvmlGpuP2PStatus_t."""
+
 NVLINK_GENERATIONS: dict[str, int] = {
     "pascal": 1,
     "volta": 2,

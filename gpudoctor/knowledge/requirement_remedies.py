@@ -7,6 +7,7 @@ internal/config/image/capabilities.go and cmd/nvidia-container-runtime-hook/cont
 import re
 
 from gpudoctor.knowledge.cuda_compatibility import PACKAGES, numbers
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Action, Remedy
 
 REQUIREMENTS = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
@@ -15,8 +16,8 @@ CAPABILITIES = ("compute", "compat32", "graphics", "utility", "video", "display"
 
 _ANEW = "this container: it must be created anew"
 _MET, _KNOWN = "gpudoctor run --check workload.requirements-met", "gpudoctor run --check workload.capabilities-known"
-_CUDA = re.compile(r"cuda>=?(\d{1,3}(?:\.\d{1,3})?)", re.IGNORECASE)
-_AT_LEAST = re.compile(r"(?:cuda|driver)>=?[0-9.]+", re.IGNORECASE)
+_CUDA = pattern(r"cuda>=?(\d{1,3}(?:\.\d{1,3})?)", re.IGNORECASE)
+_AT_LEAST = pattern(r"(?:cuda|driver)>=?[0-9.]+", re.IGNORECASE)
 _MINOR_SINCE = 11
 """The first CUDA whose minor versions work on a driver of an earlier one (CUDA Compatibility, "Minor Version Compatibility")."""
 

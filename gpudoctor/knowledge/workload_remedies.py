@@ -5,16 +5,16 @@ NVML: Unknown Error"), container-toolkit/cdi-support.md and docker-specialized.m
 NVIDIA/nvidia-docker#1730; NVIDIA/nvidia-container-toolkit#48, #1967 and #210; docker-run(1), podman-run(1) (--group-add keep-groups).
 """
 
-import re
 import shlex
 
 from gpudoctor.facts.workload import Workload
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Action, Remedy
 
 UNKNOWN_ERROR = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/48"
 RUNC_AND_SYSTEMD = "https://github.com/opencontainers/runc/issues/3708"
 
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_NAME = pattern(r"[A-Za-z0-9][\w.-]*")
 
 
 def start_anew(one: Workload, check_id: str, *, then: bool = False, say: str = "") -> Remedy:

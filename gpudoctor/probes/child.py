@@ -40,8 +40,14 @@ class ChildEnd(Struct, frozen=True):
     seconds: float
 
 
-def run_child(argv: Sequence[str], deadline: Deadline, *, environment: dict[str, str] | None = None) -> ChildEnd:
-    """Run a program until it ends or the deadline comes. Raises OSError when it cannot be started."""
+def run_child(
+    argv: Sequence[str],
+    deadline: Deadline,
+    *,
+    environment: dict[str, str] | None = None,
+    most_bytes: int = MAX_OUTPUT_BYTES,
+) -> ChildEnd:
+    """Run a program until it ends, the deadline comes, or it has printed too much. Raises OSError when it cannot be started."""
     started = time.monotonic()
     child = subprocess.Popen(  # noqa: S603 - argv comes from our own code, no shell
         list(argv),
@@ -55,7 +61,7 @@ def run_child(argv: Sequence[str], deadline: Deadline, *, environment: dict[str,
     reader = _Reader(child)
     watch = StackWatch(child.pid)
     looked = started - SAMPLE_SECONDS
-    while not reader.finished and deadline.remaining > 0 and reader.bytes_read < MAX_OUTPUT_BYTES:
+    while not reader.finished and deadline.remaining > 0 and reader.bytes_read < most_bytes:
         reader.wait(min(SAMPLE_SECONDS, deadline.remaining))
         # A talkative child wakes us far more often.
         if time.monotonic() - looked >= SAMPLE_SECONDS / 2:

@@ -9,6 +9,7 @@ from gpudoctor.probes.nvml_details import ask_details
 from gpudoctor.probes.nvml_lists import ask_lists
 from gpudoctor.probes.nvml_session import FUNCTION_NOT_FOUND, Gpu, Lost, Refused, Session, Surprise, text
 from gpudoctor.probes.nvml_system import ask_system, ask_topology
+from gpudoctor.probes.nvml_window import look_again
 
 NO_ATTACH = 2
 """NVML_INIT_FLAG_NO_ATTACH: the GPUs that sleep are not woken."""
@@ -116,5 +117,6 @@ def ask_the_rest(session: Session, gpus: Sequence[Gpu]) -> None:
                 except Lost:
                     gpu.lost = True
         ask_topology(session, gpus)
+        look_again(gpus)
     except Exception as error:
         session.note(f"the worker failed: {type(error).__name__}: {error}")

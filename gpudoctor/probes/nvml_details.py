@@ -1,5 +1,6 @@
 """Asks about one device field by field and says each answer; part of the NVML worker: standard library only."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -91,6 +92,7 @@ def field_names() -> list[str]:
 
 def ask_details(gpu: Gpu) -> None:
     """Ask every field and say what came back. Raises Lost when the GPU has fallen off the bus."""
+    gpu.asked_at = time.monotonic()
     for question in QUESTIONS:
         _say(gpu, answers_to(gpu, question))
     for scope, names in FIELD_IDS.items():

@@ -56,10 +56,11 @@ def text(value: Any) -> Any:
 
 
 class Session:
-    """One initialised library, and the lines about it that go out."""
+    """One initialised library, and the lines about it that go out. `until` is when the answer must be there, on the monotonic clock."""
 
-    def __init__(self, pynvml: Any, write: Callable[[bytes], object]) -> None:
+    def __init__(self, pynvml: Any, write: Callable[[bytes], object], until: float) -> None:
         self.pynvml = pynvml
+        self.until = until
         self._write = write
         self._lines: list[bytes] = []
         self._notes: set[str] = set()
@@ -144,6 +145,7 @@ class Gpu:
         self.address = address
         self.index: int | None = None
         self.lost = False
+        self.asked_at = 0.0
         self.fields: dict[str, Any] = {}
         self.links: list[dict[str, Any]] = []
 

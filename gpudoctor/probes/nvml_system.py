@@ -8,7 +8,7 @@ from ctypes import byref
 from itertools import combinations
 from typing import Any
 
-from gpudoctor.knowledge.nvml_words import TOPOLOGY_PATHS
+from gpudoctor.knowledge.nvml_words import P2P_STATUS, TOPOLOGY_PATHS
 from gpudoctor.probes.nvml_questions import ASK_OLDER
 from gpudoctor.probes.nvml_readers import TOO_NEW, flag, member_text, whole, word
 from gpudoctor.probes.nvml_session import FUNCTION_NOT_FOUND, Gpu, Lost, Refused, Session, Surprise, understood
@@ -99,11 +99,14 @@ def ask_topology(session: Session, gpus: Sequence[Gpu]) -> None:
     for one, other in combinations(known, 2):
         try:
             path = path_between(one, other)
+            access = peer_access(one, other) if path is not None else {}
         except Lost:
             return
         if path is None:
             return
-        pairs.append({"from": f"GPU{one.index}", "to": f"GPU{other.index}", "path": path})
+        pairs.append(
+            {"from": f"GPU{one.index}", "to": f"GPU{other.index}", "path": path, **({"p2p": access} if access else {})}
+        )
     if pairs:
         session.say(system={"topology": pairs})
 
@@ -119,6 +122,15 @@ def path_between(one: Gpu, other: Gpu) -> str | None:
     if joined:
         return f"NV{joined}"
     return None if _leads_anywhere(one) and _leads_anywhere(other) else TOPOLOGY_PATHS.get(level)
+
+
+def peer_access(one: Gpu, other: Gpu) -> dict[str, str]:
+    """Whether two GPUs may read and write each other's memory: NCCL asks both before it uses their NVLinks (paths.cc). Raises Lost."""
+    asked = {
+        name: one.get("nvmlDeviceGetP2PStatus", other.handle, index, read=whole, beside=f" to {other.address}")
+        for index, name in enumerate(("read", "write"))
+    }
+    return {name: P2P_STATUS[status] for name, status in asked.items() if status in P2P_STATUS}
 
 
 def _leads_anywhere(gpu: Gpu) -> bool:

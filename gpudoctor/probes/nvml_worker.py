@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ def ask(session: "Session", arguments: dict[str, Any]) -> None:
 def main() -> None:
     """Ask everything, then say `done`."""
     arguments = json.loads(sys.argv[1])
+    until = time.monotonic() + arguments["seconds"]
     signal.alarm(int(arguments["seconds"]) + 2)
     trouble = give_up_privileges()
     if trouble is not None:
@@ -169,7 +171,7 @@ def main() -> None:
         return
     from gpudoctor.probes.nvml_session import Session
 
-    session = Session(pynvml, lambda lines: os.write(1, lines))
+    session = Session(pynvml, lambda lines: os.write(1, lines), until)
     try:
         ask(session, arguments)
         session.say(done=True)

@@ -3,6 +3,7 @@
 from functools import partial
 
 from gpudoctor.facts.driver import GPUS
+from gpudoctor.facts.kernel_log import NAME, PREVIOUS
 from gpudoctor.facts.module_file import MODINFO
 from gpudoctor.facts.nvidia_smi import answer_from, together
 from gpudoctor.facts.persistence import UNIT
@@ -302,12 +303,12 @@ class Sections:
 
     def log(self, name: str) -> Log | None:
         """A log, put together when somebody asks for it."""
-        if name == kernel.NAME:
+        if name == NAME:
             dmesg = self._dmesg
             text = _complete_lines(dmesg).strip("\n") + "\n" if dmesg is not None and not dmesg.removed else ""
             broken = dmesg is not None and (dmesg.shortened or not dmesg.whole)
             return kernel.kernel_log(text, self._boots.get("0", ""), broken=broken)
-        if name == kernel.PREVIOUS:
+        if name == PREVIOUS:
             lines = kernel.kernel_lines(self._boots.get("1", ""))
             return Log(name, "\n".join(lines) + "\n", source="journal") if lines else None
         if name in self._service_logs:

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from gpudoctor.facts.kernel_log import NAME, PREVIOUS
+from gpudoctor.facts.kubernetes_api import NOT_ASKED
 from gpudoctor.facts.raw import (
     Absent,
     Answer,
@@ -16,6 +18,7 @@ from gpudoctor.facts.raw import (
     Gate,
     Listing,
     Log,
+    Question,
     SourceKind,
     TextFile,
     trouble,
@@ -25,7 +28,7 @@ from gpudoctor.probes.deadline import Deadline
 from gpudoctor.probes.files import LiveFiles
 from gpudoctor.probes.guarded import DRIVER_TREE, DriverTree, look_into, read_driver_tree, read_files
 from gpudoctor.probes.journal import JOURNALS, read_journal
-from gpudoctor.probes.kernel_log import read_kernel_log
+from gpudoctor.probes.kernel_log import read_kernel_log, read_previous_log
 from gpudoctor.probes.nvml import ask_nvml
 from gpudoctor.probes.processes import look_at_processes
 from gpudoctor.probes.sleepers import look_at_sleepers, look_for_holders
@@ -38,8 +41,9 @@ from gpudoctor.verdicts import Unread, Why
 class Live:
     """The raw interface over a running node."""
 
-    def __init__(self, deadline: Deadline, root: str = "/") -> None:
-        """Raises SourceError when `root` does not hold a host's proc, sys and dev."""
+    def __init__(self, deadline: Deadline, root: str = "/", kubeconfig: str | None = None) -> None:
+        """Only with a `kubeconfig` the API server is asked. Raises SourceError when `root` does not hold a host's proc, sys and dev."""
+        self.kubeconfig = kubeconfig
         self.root = root if root == "/" else str(Path(root).resolve())
         for needed in ("proc", "sys", "dev") if self.root != "/" else ():
             if not Path(self.root, needed).is_dir():
@@ -89,9 +93,11 @@ class Live:
         return run_command(argv, self.deadline.sooner(seconds), self.root)
 
     def log(self, name: str) -> Log | Unread:
-        """The kernel log of this boot, or the journal of a unit."""
-        if name == "kernel.log":
+        """The kernel log of this boot or of the one before, or the journal of a unit."""
+        if name == NAME:
             return read_kernel_log(self.root, self.deadline)
+        if name == PREVIOUS:
+            return read_previous_log(self.root, self.deadline)
         if name.startswith(JOURNALS):
             return read_journal(name, self.root, self.deadline)
         return Unread(Why.NOT_RECORDED, name, "this gpudoctor does not read it live")
@@ -115,8 +121,22 @@ class Live:
                 from gpudoctor.probes.bpf import look_at_device_programs
 
                 return look_at_device_programs(question, self.root)
+            case "pod_resources" | "kubernetes":
+                return self._of_kubernetes(question)
             case _:
                 raise KeyError(name)
+
+    def _of_kubernetes(self, question: Question) -> Answer | Unread:
+        """The kubelet where one runs, the API server where a kubeconfig was named: the means are loaded only there."""
+        if question.name == "pod_resources":
+            from gpudoctor.probes.pod_resources import ask_pod_resources
+
+            return ask_pod_resources(question, self.deadline, self.root)
+        if self.kubeconfig is None:
+            return Unread(Why.NOT_RECORDED, question.name, NOT_ASKED)
+        from gpudoctor.probes.kube_api import ask_kubernetes
+
+        return ask_kubernetes(question, self.deadline, self.kubeconfig)
 
     @property
     def driver_tree(self) -> RecordedNode:

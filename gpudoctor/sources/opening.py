@@ -13,7 +13,7 @@ TAR_MAGIC = slice(257, 262)
 
 
 def open_source(source: str) -> RecordedNode:
-    """A snapshot, plain root directory, sos report or must-gather, as a directory or archive, a bug report, or nvidia-smi's output.
+    """A snapshot, plain root directory, sos report or must-gather (directory or archive), bug report, nvidia-smi's output, or kernel log.
 
     `SOURCE:NODE` chooses a node of a must-gather. Raises SourceError with one clear line.
     """
@@ -27,6 +27,8 @@ def open_source(source: str) -> RecordedNode:
             if _is_archive(path):
                 from gpudoctor.sources.archive import read_archive
 
+                if (log := _compressed_log(path)) is not None:
+                    return _only(log, path, node)
                 return _recognised(read_archive(path), node)
             return _only(_text_file(path), path, node)
     except OSError as error:
@@ -37,18 +39,32 @@ def open_source(source: str) -> RecordedNode:
 
 
 def _text_file(path: Path) -> RecordedNode:
-    """A bug report, or what nvidia-smi printed."""
+    """A bug report, what nvidia-smi printed, or a kernel log: one that begins as such is no more looked at as anything else."""
     from gpudoctor.sources.bug_report import open_bug_report
+    from gpudoctor.sources.bug_report_reader import HEADER
+    from gpudoctor.sources.kernel_log_file import head_of, is_kernel_log, open_kernel_log
 
+    head = head_of(path)
+    if HEADER.encode() not in head and is_kernel_log(head) and (log := open_kernel_log(path)) is not None:
+        return log
     try:
         return open_bug_report(path)
-    except SourceError:
+    except SourceError as error:
+        from gpudoctor.sources.dcgm_output import open_dcgm_output
         from gpudoctor.sources.nvidia_smi_output import open_smi_output
 
-        printed = open_smi_output(path)
-        if printed is None:
-            raise
-        return printed
+        found = open_smi_output(path) or open_dcgm_output(path) or open_kernel_log(path)
+        if found is None:
+            raise SourceError(f"{error}, nor what nvidia-smi or dcgmi printed, nor a kernel log") from None
+        return found
+
+
+def _compressed_log(path: Path) -> RecordedNode | None:
+    """A kernel log that is compressed as archives are; None for an archive."""
+    from gpudoctor.sources.kernel_log_file import head_of, open_kernel_log
+
+    head = head_of(path)
+    return None if not head or head[TAR_MAGIC] == b"ustar" else open_kernel_log(path)
 
 
 def _with_node(source: str) -> tuple[Path, str]:

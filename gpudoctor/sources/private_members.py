@@ -1,7 +1,9 @@
 """Which members of a recording tell more by their name than by what is in them."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from gpudoctor.patterns import pattern
 
@@ -55,6 +57,56 @@ KEY_KINDS = tuple(
     )
 )
 """What the string of a key in JSON is."""
+
+POD_RESOURCES = "answers/pod_resources.json"
+KUBERNETES = "answers/kubernetes.json"
+WITHIN = {
+    ("pods", "name"): "pod",
+    ("metadata", "name"): "pod",
+    ("ownerReferences", "name"): "pod",
+    ("containers", "name"): "container",
+    ("initContainers", "name"): "container",
+    ("containerStatuses", "name"): "container",
+    ("initContainerStatuses", "name"): "container",
+    ("containers", "image"): "Image",
+    ("initContainers", "image"): "Image",
+    ("claims", "name"): "pod",
+    ("reservedFor", "name"): "pod",
+    ("resourceClaims", "resourceClaimName"): "pod",
+    ("resourceClaims", "resourceClaimTemplateName"): "pod",
+    ("devices", "pool"): "node",
+    ("results", "pool"): "node",
+    ("pool", "name"): "node",
+}
+"""Keys that tell more by the list in which they stand: as which key. A driver of claims names its pool after the node."""
+
+
+def pod_names(content: bytes) -> Iterator[str]:
+    """What namespaces, pods, their makers and containers are called in an answer of the kubelet or of the API server."""
+    said = json.loads(content)
+    data = said.get("data") if isinstance(said, dict) else None
+    for pod in _objects(data, "pods"):
+        meta, spec = _object(pod, "metadata") or pod, _object(pod, "spec") or pod
+        yield from (str(meta.get("namespace", "")), str(meta.get("name", "")))
+        yield from (str(owner.get("name", "")) for owner in _objects(meta, "ownerReferences"))
+        yield from (str(container.get("name", "")) for container in _objects(spec, "containers"))
+
+
+def node_names(content: bytes) -> Iterator[str]:
+    """What the node is called in an answer of the API server: clouds name nodes otherwise than their hosts."""
+    said = json.loads(content)
+    meta = _object(_object(said.get("data") if isinstance(said, dict) else None, "node"), "metadata")
+    yield from (str(meta.get("name", "")), str(_object(meta, "labels").get("kubernetes.io/hostname", "")))
+
+
+def _object(holder: object, key: str) -> dict[str, Any]:
+    inner = holder.get(key) if isinstance(holder, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def _objects(holder: object, key: str) -> list[dict[str, Any]]:
+    listed = holder.get(key) if isinstance(holder, dict) else None
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def file_order(paths: Iterable[str], replaced: Callable[[str], str]) -> dict[tuple[str, str], str]:

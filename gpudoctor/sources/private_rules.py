@@ -124,6 +124,8 @@ IDENTITIES = (
         "serial",
     ),
     _rule("s/n ata-", r"(?:\bS/N:? ?|\bATA-\d+: [^,\n]{1,80}, ?)((?=[A-Z-]{0,40}\d)[A-Z0-9][A-Z0-9-]{5,})", "serial"),
+    # dcgmi diag -j of DCGM 3.3 lists "GPU Device Serials" by number, one a line (dcgmi/Diag.cpp).
+    _rule(" ".join(f'"{number}"' for number in range(16)), r"^\s*\"\d{1,2}\"\s{0,4}:\s{0,4}\"(\d{10,16})\"", "serial"),
     _rule("pdi", r"\bPDI\s{0,40}[:=]\s{0,8}(0x[0-9a-fA-F]{8,})", "serial"),
     _rule("ppin", r"\bPPIN:? ?(?:0x)?([0-9a-fA-F]{8,16})\b", "serial"),
     _rule(

@@ -127,6 +127,7 @@ ENGINES = ("dockerd", "containerd", "crio", "kubelet", "kubelite", "k3s", "k3s-s
 PLACE_OPTION = pattern(
     r"-{1,2}(?:config(?:-file|-dir)?|c|d|host|H|containerd|address|a|(?:data-|exec-)?root|state|add-runtime|default-runtime|runtimes?|"
     r"default-cgroup-manager|cgroup-(?:driver|manager)|exec-opt|container-runtime(?:-endpoint)?|container-runtime-endpoint|"
-    r"hooks-dir|cdi-spec-dirs?|feature|selinux|userns-remap|log-level)(?:=|$)"
+    r"hooks-dir|cdi-spec-dirs?|feature|selinux|userns-remap|log-level|root-dir|reserved-cpus|kubelet-arg|"
+    r"(?:topology|cpu|memory)-manager-policy|topology-manager-scope)(?:=|$)"
 )
 """Options of theirs that name configurations, sockets, folders, runtimes and drivers."""

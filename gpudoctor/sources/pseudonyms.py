@@ -15,6 +15,8 @@ FIRST, SECOND = 0xE000, 0xF000
 FIRSTS, SECONDS = SECOND - FIRST, 0xF900 - SECOND
 MARK = f"[{chr(FIRST)}-{chr(SECOND - 1)}][{chr(SECOND)}-{chr(SECOND + SECONDS - 1)}]"
 _MARK = pattern(MARK)
+NIL_UUID = "00000000-0000-0000-0000-000000000000"
+"""Names nothing (RFC 9562, section 5.9): a GPU's cluster has it where it is in none."""
 
 
 class Pseudonyms:
@@ -32,7 +34,7 @@ class Pseudonyms:
     def hide(self, value: str, kind: str) -> str:
         """A mark that stands for a value until the text around it is revealed."""
         value = _MARK.sub(lambda mark: self._of(mark[0])[0], value)
-        if not value:
+        if not value or value == NIL_UUID:
             return value
         if value not in self._marks:
             number = len(self._hidden)

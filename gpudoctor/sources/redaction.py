@@ -13,6 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from gpudoctor.facts.kubelet_checkpoint import NAME as CHECKPOINT
+from gpudoctor.facts.kubelet_checkpoint import parsed_form, without_answers
 from gpudoctor.facts.loader_cache import CACHE
 from gpudoctor.facts.pci_config import config_bytes, extended_capability
 from gpudoctor.patterns import pattern
@@ -22,12 +24,18 @@ from gpudoctor.sources.private_members import (
     CONTAINER_CONFIGS,
     DEFINITIONS,
     KEY_KINDS,
+    KUBERNETES,
     MACHINE_FILES,
     NETWORK_GUIDS,
+    POD_RESOURCES,
+    WITHIN,
     file_order,
+    node_names,
+    pod_names,
 )
 from gpudoctor.sources.private_names import HOST_FILES, Names
 from gpudoctor.sources.private_texts import Form, Texts, stretches
+from gpudoctor.sources.private_words import is_peculiar
 from gpudoctor.sources.pseudonyms import Pseudonyms
 
 
@@ -38,6 +46,7 @@ class Redacted(Struct, frozen=True):
     replaced: dict[str, str]
 
 
+CPU_STATE = "cpu_manager_state"
 SALT_FILE = "/etc/gpudoctor/redaction.salt"
 """A site's secret: with the same one, equal names stay equal in all its recordings."""
 
@@ -73,6 +82,10 @@ class _Redactor:
         """Find the machine's names and people's, which then are replaced wherever they stand."""
         paths: list[str] = []
         for name, content in members.items():
+            for told in filter(None, node_names(content)) if name == KUBERNETES else ():
+                self._names.learn(told, "host")
+            for told in filter(is_peculiar, pod_names(content)) if name in (POD_RESOURCES, KUBERNETES) else ():
+                self._names.learn(told, "pod")
             for where, text in _texts(name, content):
                 if where in HOST_FILES:
                     self._names.learn(text.strip(), "host")
@@ -145,7 +158,10 @@ class _Redactor:
     def _value(self, value: Any, key: str = "") -> Any:
         match value:
             case dict():
-                return {self._key(str(name)): self._value(inner, str(name)) for name, inner in value.items()}
+                return {
+                    self._key(str(name)): self._value(inner, WITHIN.get((key, str(name)), str(name)))
+                    for name, inner in value.items()
+                }
             case list():
                 return [self._value(inner, key) for inner in value]
             case str():
@@ -192,6 +208,24 @@ class _Redactor:
                 inner[key] = self._texts.variables.command_line(line, self._texts.part).split("\0")[-len(words) :]
         return json.dumps(said, ensure_ascii=False)
 
+    def _of_kubelet(self, name: str, text: str) -> str | None:
+        """What a kubelet keeps of pods. A checkpoint's checksum is that of the names in it: it is kept in parsed form, with the verdict."""
+        if name.endswith(f"/{CHECKPOINT}"):
+            said = parsed_form(text) or without_answers(text)
+            return self._json(said) if _is_json(said) else self._texts.text(said, Form.LOG)
+        if name.endswith(f"/{CPU_STATE}") and _is_json(text):
+            return self._json(self._without_containers(text))
+        return None
+
+    def _without_containers(self, text: str) -> str:
+        """What the kubelet's CPU manager keeps, by pod and container, without the names of these."""
+        said = json.loads(text, strict=False)
+        entries = said.get("entries") if isinstance(said, dict) else None
+        for pod in entries.values() if isinstance(entries, dict) else ():
+            for container in list(pod) if isinstance(pod, dict) else ():
+                pod[self._reveal(self._texts.named(container, "pod"))] = pod.pop(container)
+        return json.dumps(said, ensure_ascii=False)
+
     # texts ----------------------------------------------------------------------------------------------------------
 
     def _text(self, name: str, text: str) -> str:
@@ -210,6 +244,8 @@ class _Redactor:
                 return self._reveal(self._texts.variables.command_line(text, self._texts.part))
             case _:
                 pass
+        if (kept := self._of_kubelet(name, text)) is not None:
+            return kept
         if name.endswith(".json") and _is_json(text):
             return self._json(self._without_arguments(text) if CONTAINER_CONFIGS.match(name) else text)
         return self._texts.text(text, Form.DEFINITIONS if DEFINITIONS.match(name) else Form.LOG)

@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
+from gpudoctor.facts.kernel_log import NAME, PREVIOUS
 from gpudoctor.facts.nvidia_smi import PROGRAM
 from gpudoctor.facts.raw import Absent, Answer, CommandOutput, Entry, EntryType, Log, SourceKind
+from gpudoctor.patterns import pattern
 from gpudoctor.sources.lspci_text import DEVICES, Bus
 from gpudoctor.sources.members import Members
 from gpudoctor.sources.nvidia_smi_commands import nvml_answer
@@ -24,12 +26,12 @@ from gpudoctor.verdicts import Unread, Why
 _PLUGINS = (
     "pci|kernel|nvidia|logs|devices|systemd|host|date|hardware|boot|dpkg|rpm|docker|containerd|crio|podman|kubernetes"
 )
-_KEPT = re.compile(
+_KEPT = pattern(
     rf"sos_reports/manifest\.json$|sos_(?:commands|strings)/(?:{_PLUGINS})/|"
     r"[^/]+$|(?:etc|proc|sys|run|dev|lib|usr|boot)/|var/lib/(?:dkms|dpkg)/|"
     r"var/log/(?:dpkg\.log|dnf|yum\.log|zypp/|pacman\.log|nvidia|apt/|dmesg)"
 )
-_DROPPED = re.compile(
+_DROPPED = pattern(
     r"proc/(?:kallsyms$|\d+/|irq/|fs/|net/)|sys/(?:kernel/(?:debug|slab|tracing)/|firmware/acpi/|fs/cgroup/(?!.*nvidia))|etc/(?:pki|ssh|selinux)/"
 )
 
@@ -51,11 +53,11 @@ _SMI = tuple(
 )
 """What plugin nvidia runs of it, as far as it tells of NVML; where there is a manifest, it has more."""
 
-_UNAME = re.compile(r"^Linux (\S+) (\S+) ")
+_UNAME = pattern(r"^Linux (\S+) (\S+) ")
 # sos takes stderr in the same file: "lspci: Unable to load libkmod resources: error -2" (lspci.c, ls-kernel.c), "pcilib: …" (lib/init.c).
-_COMPLAINT = re.compile(r"^(?:lspci|pcilib): .*\n", re.MULTILINE)
-_NVIDIA_MODULE = re.compile(r"^filename:\s+\S*/nvidia\.ko(?:\.\w+)?$", re.MULTILINE)
-_NO_MODULE = re.compile(r"^modinfo: ERROR: Module nvidia not found\.$", re.MULTILINE)
+_COMPLAINT = pattern(r"^(?:lspci|pcilib): .*\n", re.MULTILINE)
+_NVIDIA_MODULE = pattern(r"^filename:\s+\S*/nvidia\.ko(?:\.\w+)?$", re.MULTILINE)
+_NO_MODULE = pattern(r"^modinfo: ERROR: Module nvidia not found\.$", re.MULTILINE)
 # journalctl's default form: "Nov 29 12:00:00 n1 systemd-udevd[612]: …".
 _JOURNAL_LINE = r"^\w{{3}} +\d+ [\d:]+ \S+ {}(?:\[\d+\])?: .*\n?"
 
@@ -168,24 +170,27 @@ class SosReport(RecordedNode):
 
     def log(self, name: str) -> Log | Unread:
         """A log, out of dmesg and the journal."""
-        if name == "kernel.log":
+        if name == NAME:
             return self._kernel_log() or super().log(name)
+        if name == PREVIOUS:
+            before = self._journal("kernel", "journalctl --no-pager --boot -1")
+            return Log(name, before, source="journal") if before else super().log(name)
         unit = name.removeprefix("journal/").removesuffix(".service.log")
         text = self._outputs.end(f"journalctl --no-pager --unit {unit}") or self._journal(re.escape(unit))
         return Log(name, text, source="journal") if text else super().log(name)
 
     def _kernel_log(self) -> Log | None:
         """The ring buffer, or the journal where only that reaches back to the boot."""
-        logs = [Log("kernel.log", text, source, _from_boot(text)) for source, text in self._kernel_texts() if text]
+        logs = [Log(NAME, text, source, _from_boot(text)) for source, text in self._kernel_texts() if text]
         return next((log for log in logs if log.from_boot), logs[0] if logs else None)
 
     def _kernel_texts(self) -> Iterator[tuple[str, str]]:
         yield "dmesg", self._outputs.end("dmesg")
         yield "journal", self._journal("kernel")
 
-    def _journal(self, identifier: str) -> str:
-        """The lines of this boot's journal by an identifier."""
-        journal = self._outputs.end("journalctl --no-pager --boot")
+    def _journal(self, identifier: str, command: str = "journalctl --no-pager --boot") -> str:
+        """The lines of a boot's journal, this one's, by an identifier."""
+        journal = self._outputs.end(command)
         return "".join(re.findall(_JOURNAL_LINE.format(identifier), journal, re.MULTILINE))
 
     def _module(self, argv: tuple[str, ...]) -> CommandOutput | Absent | Unread:

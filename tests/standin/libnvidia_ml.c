@@ -344,8 +344,8 @@ static double number_of(const value *object, const char *key, double otherwise)
 
 /* A GPU, or a MIG device of one, which has its GPU's index. */
 typedef struct device {
-    const value *facts;
-    unsigned index, part_count;
+    value *facts;
+    unsigned index, part_count, looks;
     struct device *parts;
 } device;
 
@@ -415,7 +415,7 @@ static device *make_devices(const value *list, unsigned count, const device *gpu
 {
     device *devices = allocate(count, sizeof *devices);
     for (unsigned i = 0; i < count; i++) {
-        devices[i].facts = entry_at(list, i);
+        devices[i].facts = (value *)entry_at(list, i);
         devices[i].index = gpu ? gpu->index : i;
         const value *parts = gpu ? NULL : member(devices[i].facts, "mig_devices");
         devices[i].part_count = length_of(parts);
@@ -581,9 +581,26 @@ static nvmlReturn_t enter(const char *call, const device *subject)
     return own ? own : wanted_error(member(node.root, "errors"), call);
 }
 
+/* From the second time on that a device is asked for its clocks event reasons, the keys of "later" hold before its others. */
+static void grow_older(const char *call, const device *subject)
+{
+    device *aging = &node.devices[subject->index];
+    value *later = (value *)member(aging->facts, "later");
+    if (!later || strcmp(call, "nvmlDeviceGetCurrentClocksEventReasons") || ++aging->looks != 2)
+        return;
+    value **end = &later->first;
+    while (*end)
+        end = &(*end)->next;
+    *end = aging->facts->first;
+    aging->facts->first = later->first;
+    later->first = NULL;
+}
+
 static nvmlReturn_t enter_device(const char *call, nvmlDevice_t handle)
 {
     const device *subject = known(handle);
+    if (subject)
+        grow_older(call, subject);
     nvmlReturn_t status = enter(call, subject);
     return status || subject ? status : INVALID_ARGUMENT;
 }

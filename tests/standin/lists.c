@@ -233,6 +233,21 @@ EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDe
     return SUCCESS;
 }
 
+/* Whether two GPUs may use each other's memory: "p2p" is a matrix of nvmlGpuP2PStatus_t by index, the same for every capability. */
+EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, unsigned index, unsigned *answer)
+{
+    nvmlReturn_t status = enter_device(__func__, one);
+    if (status)
+        return status;
+    if (!known(other) || !answer || index > 4)
+        return INVALID_ARGUMENT;
+    const value *found = entry_at(entry_at(member(node.root, "p2p"), one->index), other->index);
+    if (!found)
+        return NOT_SUPPORTED;
+    *answer = (unsigned)found->number;
+    return SUCCESS;
+}
+
 /* Confidential computing. */
 
 typedef struct {

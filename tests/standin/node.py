@@ -167,6 +167,7 @@ class MigDevice(TypedDict, total=False):
 class Model(TypedDict, total=False):
     """What GPUs of one model may answer alike; a query whose key is left out gives NVML_ERROR_NOT_SUPPORTED."""
 
+    later: Model
     vbios_version: Text
     board_part_number: Text
     inforom_version: Text
@@ -289,6 +290,7 @@ class Node(TypedDict, total=False):
     missing: list[str]
     devices: Required[list[Device]]
     topology: list[Listed]
+    p2p: list[Listed]
     conf_compute: ConfCompute
     excluded_devices: list[ExcludedDevice]
     slow: Slow | list[Slow]
@@ -312,6 +314,7 @@ NESTED: dict[str, type] = {
     "mig_profiles": Profile,
     "mig_devices": MigDevice,
     "devices": Device,
+    "later": Model,
     "conf_compute": ConfCompute,
     "excluded_devices": ExcludedDevice,
     "slow": Slow,
