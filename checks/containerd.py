@@ -10,6 +10,7 @@ from gpudoctor.facts.containerd_cri import Cri, Declared, Runtime
 from gpudoctor.facts.containerd_places import Family
 from gpudoctor.facts.daemons import Daemons
 from gpudoctor.facts.desk import Reading
+from gpudoctor.facts.operator_validations import OperatorValidations
 from gpudoctor.knowledge.containerd_remedies import configure, correct, default_runc, import_files, install, restart
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
@@ -214,20 +215,21 @@ def _outdated(one: Containerd, cri: Cri, changed: tuple[Evidence, ...]) -> Verdi
     explained_by=("toolkit.containerd-config", "toolkit.containerd-loaded", "toolkit.kubelet-engine"),
     title="containerd's nvidia runtime exists and can be run",
 )
-def containerd_runtime(containerds: Containerds) -> Verdicts:
+def containerd_runtime(containerds: Containerds, row: Reading[OperatorValidations]) -> Verdicts:
     """Pods get their GPUs through a runtime that containerd's configuration names, or through CDI; one whose program is gone starts no pod.
 
     Judges the effective configuration: is there an nvidia runtime, has it a runtime_type, is its BinaryName an executable file, and
     is the default runtime defined. When nvidia is the default and its program is gone, which is what a removed GPU Operator leaves, no pod
     at all starts on the node. In 1.x a file that has `runtimes` replaces the built-in runc, so one with only nvidia keeps the
     whole CRI plugin from starting unless nvidia is the default. With CDI on and NVIDIA's specs there, no nvidia runtime is needed. It is
-    not about `ctr` and `nerdctl`, which do not read these tables, nor about a containerd that serves only Docker.
+    not about `ctr` and `nerdctl`, which do not read these tables, nor about a containerd that serves only Docker. Without one, and with the
+    toolkit there, pods that ask for it cannot start: certainly a fault where a device plugin is or the GPU Operator waits for it.
     """
     for one in containerds.containerds:
-        yield from _runtime_verdicts(one)
+        yield from _runtime_verdicts(one, row)
 
 
-def _runtime_verdicts(one: Containerd) -> Verdicts:
+def _runtime_verdicts(one: Containerd, row: Reading[OperatorValidations]) -> Verdicts:
     if one.family is Family.DOCKER:
         yield NotApplicable(one, DOCKERS, one.cite("command"))
     elif isinstance(one.cri, Unread):
@@ -239,7 +241,7 @@ def _runtime_verdicts(one: Containerd) -> Verdicts:
     elif one.cri.nvidia:
         yield from _each(one, one.cri)
     else:
-        yield _without(one, one.cri)
+        yield _without(one, one.cri, row)
 
 
 def _default_fault(cri: Cri) -> str | None:
@@ -318,7 +320,7 @@ def _broken(one: Containerd, cri: Cri, runtime: Runtime, fault: str, evidence: C
     return Warn(one, summary, evidence, remedies, cause=cause)
 
 
-def _without(one: Containerd, cri: Cri) -> Verdict:
+def _without(one: Containerd, cri: Cri, row: Reading[OperatorValidations]) -> Verdict:
     """No nvidia runtime: in order where CDI gives the GPUs, or nobody asks for any."""
     specs = one.specs
     if cri.cdi and isinstance(specs, Unread):
@@ -338,18 +340,21 @@ def _without(one: Containerd, cri: Cri) -> Verdict:
         return toolkit.path.about(one)
     if isinstance(one.asked, Unread):
         return one.asked.about(one)
-    return _lacking(one, cri, toolkit.evidence)
+    waits = not isinstance(row, Unread) and row.waits_for_runtime
+    return _lacking(one, cri, toolkit.evidence, row.cite("row") if waits and not isinstance(row, Unread) else ())
 
 
-def _lacking(one: Containerd, cri: Cri, toolkit: Cited) -> Verdict:
+def _lacking(one: Containerd, cri: Cri, toolkit: Cited, operator: Cited) -> Verdict:
     """The kubelet talks to it, the toolkit is installed, and the two have nothing to do with each other."""
     names = ", ".join(sorted(cri.runtimes))
     off = "CDI is off" if cri.cdi is False else "CDI finds no spec of NVIDIA"
     fails = 'pods that ask for it fail with no runtime for "nvidia" is configured'
     summary = f"{one.path} has runtimes {names}, none of NVIDIA, and {off}: {fails}"
-    if isinstance(one.plugin_sockets, Unread):
+    if isinstance(one.plugin_sockets, Unread) and not operator:
         return one.plugin_sockets.about(one)
-    evidence = (*one.evidence, *toolkit, *(Evidence(path, "exists") for path in one.plugin_sockets[:1]))
+    sockets = () if isinstance(one.plugin_sockets, Unread) else one.plugin_sockets
+    wanted = (*(Evidence(path, "exists") for path in sockets[:1]), *operator)
+    evidence = (*one.evidence, *toolkit, *wanted)
     remedies = (configure(one), restart(one))
     if one.changed and isinstance(one.told, Told) and _still_has_nvidia(one):
         said = "its files have lost the nvidia runtime that the running containerd still has: it is gone at the next restart"
@@ -357,6 +362,6 @@ def _lacking(one: Containerd, cri: Cri, toolkit: Cited) -> Verdict:
     if one.changed and not isinstance(one.told, Told):
         said = f"{one.path} has no nvidia runtime, but changed after containerd started: what it loaded is not known"
         return Unknown(one, Why.NOT_ANSWERED, said, (*evidence, *one.changed), would_need="crictl")
-    if one.plugin_sockets:
+    if wanted:
         return Fail(one, summary, evidence, remedies, Breaks.SUBJECT, cause="no-runtime")
     return Warn(one, summary, evidence, remedies, cause="no-runtime")

@@ -132,7 +132,7 @@ def one_plugin_per_resource(sockets: PluginSockets) -> Verdicts:
         for name in plugin.listening if not isinstance(plugin.listening, Unread) else ():
             if is_nvidias(name):
                 serving.setdefault(resource_of(name) or name, []).append((plugin, name))
-    twice = {name: both for name, both in serving.items() if len({plugin.pid for plugin, _ in both}) > 1}
+    twice = {name: both for name, both in serving.items() if _listeners(both) > 1 < len({one.pid for one, _ in both})}
     for name, both in twice.items():
         yield _two(name, both)
     unread = next((one.listening for one in sockets.plugins if isinstance(one.listening, Unread)), None)
@@ -142,15 +142,15 @@ def one_plugin_per_resource(sockets: PluginSockets) -> Verdicts:
         yield unread.about(NODE)
     elif serving:
         listed = ", ".join(f"{both[0][0].words} serves {name}" for name, both in serving.items())
-        yield Pass(
-            NODE, listed, tuple(_listens(plugin, name) for both in serving.values() for plugin, name in both[:1])
-        )
+        yield Pass(NODE, listed, tuple(plugin.listens(name) for both in serving.values() for plugin, name in both[:1]))
     else:
         yield NotApplicable(NODE, "no device plugin is seen to serve anything")
 
 
-def _listens(plugin: PluginProcess, name: str) -> Evidence:
-    return Evidence(f"/proc/{plugin.pid}/net/unix", f"{plugin.words} listens on {name}")
+def _listeners(both: list[tuple[PluginProcess, str]]) -> int:
+    """Sockets, not processes: of two in one network namespace, as the host's, each is seen to listen on what the other does."""
+    heard = [one.listening[name] for one, name in both if not isinstance(one.listening, Unread)]
+    return len(frozenset[int]().union(*heard))
 
 
 def _two(name: str, both: list[tuple[PluginProcess, str]]) -> Verdict:
@@ -158,7 +158,7 @@ def _two(name: str, both: list[tuple[PluginProcess, str]]) -> Verdict:
 
     plugins = list(dict.fromkeys(plugin.words for plugin, _ in both))
     summary = f"{len(plugins)} device plugins serve {name}: {' and '.join(plugins)}; the kubelet talks to one of them"
-    evidence = tuple(_listens(plugin, name) for plugin, name in both)
+    evidence = tuple(plugin.listens(name) for plugin, name in both)
     return Warn(resource(name), summary, evidence, (ONE_PLUGIN,), cause="two")
 
 
@@ -202,8 +202,8 @@ def stale_resources(
 
 
 def _served(name: str, sockets: PluginSockets, resources: Reading[PodResources]) -> bool:
-    """By a plugin whose socket is called otherwise (kubevirt-NAME.sock), or by the kubelet's own word."""
-    if any(name.partition("/")[2] in other for other in sockets.others):
+    """By a plugin whose socket is called otherwise, or by the kubelet's own word."""
+    if sockets.served_by_others(name):
         return True
     ids = resources if isinstance(resources, Unread) else resources.allocatable_ids(name)
     return not isinstance(ids, Unread) and bool(ids)
@@ -238,6 +238,9 @@ def mig_strategy(plugin: DevicePlugin, ids: GpuIds) -> Verdicts:
     """
     if (reason := without_plugin(plugin)) is not None:
         yield NotApplicable(NODE, reason)
+        return
+    if ids.mig_unread is not None:
+        yield ids.mig_unread.about(PLUGIN)
         return
     if not ids.mig:
         yield NotApplicable(NODE, "no GPU is in MIG mode", (ids.shows,))

@@ -50,8 +50,6 @@ from gpudoctor.verdicts import (
 )
 
 NO_OPERATOR = "no GPU Operator has come to this node"
-STARTING = 600.0
-"""So long, in seconds, a stage may take: building a driver takes minutes, and the validator tries for five to start a pod."""
 
 _WAITED_FOR = {
     DRIVER: "the driver",
@@ -88,7 +86,7 @@ def operator_stages(
     no other waits for. Without driver-ready or toolkit-ready the device plugin waits, and the node has no GPUs for pods.
     cuda-ready and plugin-ready are only the validator's own tests: where a plugin is registered, pods have their GPUs all the
     same. Why a stage is not reached is told by the validator's log, or lies below: no driver, no runtime. plugin-ready is written
-    only where the operator has the device plugin. A node that has just booted is given ten minutes. Easily confused with a
+    only where the operator has the device plugin. Each stage is given ten minutes, a driver 21. Easily confused with a
     DaemonSet that does not match the node: then nothing waits.
     """
     if not row.present:
@@ -103,7 +101,7 @@ def operator_stages(
         yield row.unseen.about(NODE)
     elif row.missing == PLUGIN and not isinstance(sockets, Unread) and not sockets.concerns_gpus:
         yield Pass(NODE, "driver, toolkit and CUDA are validated; there is no device plugin to be", row.cite("row"))
-    elif row.age is not None and row.age < STARTING:
+    elif row.young and row.age is not None:
         yield Unknown(NODE, Why.NOT_ANSWERED, f"{row.missing} is not there yet, after {row.age:.0f} s", row.cite("row"))
     else:
         yield _stopped(row, operands, sockets, api, engine)
@@ -173,7 +171,7 @@ def driver_container(
         yield _rootless(row)
     elif container.root is True and not isinstance(row, Unread):
         shows = Evidence(f"{FOLDER}/{DRIVER}", f"NVIDIA_DRIVER_ROOT={row.driver_root}")
-        there = Evidence(f"{row.driver_root}/usr/bin/nvidia-smi", "exists")
+        there = Evidence(row.driver_root, "has nvidia-smi")
         yield Pass(NODE, f"the driver lies in {row.driver_root}", (shows, there))
     elif not isinstance(row, Unread) and CONTAINER_READY in row.names:
         yield Pass(NODE, "the driver container has come up", row.cite("row"))
@@ -228,7 +226,7 @@ def _rootless(row: OperatorValidations) -> Verdict:
     root = row.driver_root
     evidence = (
         Evidence(f"{FOLDER}/{DRIVER}", f"NVIDIA_DRIVER_ROOT={root}"),
-        Evidence(f"{root}/usr/bin/nvidia-smi", "does not exist"),
+        Evidence(root, "has no nvidia-smi: not in usr/bin, usr/sbin, bin, sbin, nor in itself"),
     )
     summary = (
         f"driver-ready says that the driver lies in {root}, but nothing of it is there: the driver container has ended"

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from gpudoctor.chain import Link
 from gpudoctor.facts.config_text import Malformed
 from gpudoctor.facts.desk import Reading
+from gpudoctor.facts.device_plugin import resource
 from gpudoctor.facts.kubelet import KubeletSettings
 from gpudoctor.facts.kubelet_checkpoint import Checksum, KubeletCheckpoint, PodDevices
-from gpudoctor.facts.plugin_sockets import KUBELET_SOCKET, PluginProcess, PluginSocket, PluginSockets, resource_of
+from gpudoctor.facts.plugin_sockets import KUBELET_SOCKET, PluginSocket, PluginSockets, resource_of
 from gpudoctor.facts.pod_resources import PodResources
 from gpudoctor.facts.raw import Absent
 from gpudoctor.registry import check
@@ -32,7 +33,7 @@ from gpudoctor.verdicts import (
 NO_KUBELET = "no kubelet runs on this node"
 NO_PLUGIN = "no NVIDIA device plugin on this node"
 STARTING = 60.0
-"""So long a plugin may take from its start to its registration: NVML alone takes up to 40 s without persistence."""
+"""So long a plugin may take from its start, or the kubelet's, to its registration: NVML alone takes up to 40 s without persistence."""
 
 
 @check(
@@ -175,9 +176,7 @@ def _unseen(socket: PluginSocket, reading: Reading[bool]) -> Verdict:
 def _listening(socket: PluginSocket, sockets: PluginSockets) -> Cited:
     for plugin in sockets.plugins:
         if not isinstance(plugin.listening, Unread) and socket.name in plugin.listening:
-            return Evidence(
-                f"/proc/{plugin.pid}/net/unix", f"where {plugin.words} runs, somebody listens on {socket.path}"
-            ), *socket.age
+            return plugin.listens(socket.path), *socket.age
     return (*sockets.cite_connections(f"listening: {socket.path}"), *socket.age)
 
 
@@ -187,7 +186,10 @@ def _own_socket(sockets: PluginSockets, settings: KubeletSettings) -> Iterator[V
     own = sockets.own
     path = f"{sockets.directory}/{KUBELET_SOCKET}"
     subject = Subject(SubjectKind.FILE, path)
-    if isinstance(own, Absent):
+    silent = isinstance(own, Absent) or (isinstance(own, PluginSocket) and own.listens is False)
+    if silent and (starting := _starting(subject, sockets)) is not None:
+        yield starting
+    elif isinstance(own, Absent):
         summary = "the kubelet runs, but the socket where plugins register is gone"
         yield Fail(subject, summary, (own.evidence,), (restart_kubelet(settings.unit),), Breaks.NODE, cause="kubelet")
     elif isinstance(own, Unread):
@@ -226,11 +228,13 @@ def _dead(socket: PluginSocket, sockets: PluginSockets, breaks: Breaks) -> Verdi
     "device-plugin.registered",
     link=Link.DEVICE_PLUGIN,
     needs={Link.DRIVER_CUDA},
-    explained_by=("device-plugin.socket-alive",),
+    explained_by=("device-plugin.socket-alive", "device-plugin.plugin-found-devices", "device-plugin.mig-strategy"),
     title="The kubelet knows the device plugins that run",
 )
 def registered(
-    sockets: PluginSockets, checkpoint: Reading[KubeletCheckpoint], resources: Reading[PodResources]
+    sockets: PluginSockets,
+    checkpoint: Reading[KubeletCheckpoint],
+    resources: Reading[PodResources],
 ) -> Verdicts:
     """A plugin tells the kubelet of itself once; the kubelet then connects to the plugin's socket, and only then has the node GPUs.
 
@@ -238,114 +242,158 @@ def registered(
     again; one that hangs, is stopped or watches another directory goes on without knowing that nobody listens to it. The connection is
     seen in the kubelet's own /proc/PID/net/unix, or the kubelet tells what is allocatable. The checkpoint is no proof of life: it lists
     the devices of a plugin that is gone until the kubelet drops them, five minutes later. A plugin that runs and has registered nothing
-    may have found no device; one that has just started is given a minute. Where the driver itself is dead no plugin can register.
+    may have found no device; what has just started, a plugin or the kubelet, is given a minute. Where the driver itself is dead no
+    plugin can register.
     """
     if (nothing := nothing_to_ask(sockets)) is not None:
         yield nothing
         return
-    files = {socket.name for socket in sockets.nvidia}
-    lost = tuple(name for name in sockets.wiped if name not in sockets.connected)
-    held = sorted(sockets.connected - files)
-    for socket in sockets.nvidia:
+    there = {socket.name for socket in sockets.nvidia}
+    held = sorted(sockets.connected - there)
+    lost = [name for name in sockets.wiped if name not in sockets.connected]
+    for socket in _by_resource(sockets.nvidia):
         yield _registration(socket, sockets, resources)
     for name in held:
-        yield Pass(
-            NODE,
-            f"the kubelet is connected to {name}, though its file is gone",
-            sockets.cite_connections(f"connected: {name}"),
-        )
+        summary = f"the kubelet is connected to {name}, though its file is gone"
+        yield Pass(_served(name), summary, sockets.cite_connections(f"connected: {name}"))
     for name in lost:
         yield _wiped(name, sockets, resources)
-    if not (sockets.nvidia or held or lost):
-        yield _none_registered(sockets, checkpoint, resources)
+    known = () if isinstance(checkpoint, Unread) else checkpoint.resources
+    if sockets.nvidia or held or lost:
+        return
+    if known and not sockets.plugins and all(map(sockets.served_by_others, known)):
+        yield NotApplicable(NODE, f"other plugins serve {', '.join(known)}", sockets.cite("directory"))
+    else:
+        yield from _none_registered(sockets, checkpoint, resources)
 
 
-def _told(resource: str | None, resources: Reading[PodResources]) -> Cited:
+def _served(name: str) -> Subject:
+    """What a plugin's socket is for: its resource, the node where its name does not tell."""
+    served = resource_of(name)
+    return resource(served) if served is not None else NODE
+
+
+def _by_resource(sockets: tuple[PluginSocket, ...]) -> tuple[PluginSocket, ...]:
+    """One for each resource: beside a running plugin's socket may lie one that another left, as GKE's have a time in their names."""
+    best: dict[str, PluginSocket] = {}
+    for socket in sorted(sockets, key=lambda one: (one.connected is True, one.listens is True), reverse=True):
+        best.setdefault(socket.resource or socket.name, socket)
+    return tuple(best[name] for name in sorted(best))
+
+
+def _told(name: str | None, resources: Reading[PodResources]) -> Cited:
     """What the kubelet itself says is allocatable of a resource; of a plugin that is gone it is none."""
-    if isinstance(resources, Unread) or resource is None:
+    if isinstance(resources, Unread) or name is None:
         return ()
-    ids = resources.allocatable_ids(resource)
+    ids = resources.allocatable_ids(name)
     return () if isinstance(ids, Unread) or not ids else resources.cite("allocatable")
+
+
+def _unproven(sockets: PluginSockets, resources: Reading[PodResources]) -> Unread | None:
+    """Why a connection that is not seen may be there all the same: the table lists none at all, and the kubelet was not heard."""
+    if isinstance(sockets.connections, Unread):
+        return sockets.connections
+    if sockets.shows_connections:
+        return None
+    silent = resources if isinstance(resources, Unread) else resources.allocatable
+    return silent if isinstance(silent, Unread) else None
+
+
+def _not_connected(what: str, sockets: PluginSockets, resources: Reading[PodResources]) -> tuple[Evidence, ...]:
+    """That the kubelet is not connected to a socket, and what it has to give."""
+    seen = sockets.cite_connections(f"nobody is connected to {what}")
+    heard = not isinstance(resources, Unread) and not isinstance(resources.allocatable, Unread)
+    return (*seen, *resources.cite("allocatable")) if heard and not isinstance(resources, Unread) else seen
 
 
 def _registration(socket: PluginSocket, sockets: PluginSockets, resources: Reading[PodResources]) -> Verdict:
     from gpudoctor.knowledge.kubelet_remedies import ASK_PLUGIN, RESTART_PLUGIN
 
+    subject = _served(socket.name)
     told = _told(socket.resource, resources)
     if socket.connected is True or told:
         evidence = sockets.cite_connections(f"connected: {socket.path}") if socket.connected is True else ()
-        return Pass(socket, "the kubelet knows the plugin", (*evidence, *told))
+        return Pass(subject, "the kubelet knows the plugin", (*evidence, *told))
     if socket.listens is False:
-        return NotApplicable(socket, "nobody listens on it: device-plugin.socket-alive", socket.age)
-    if socket.listens is not True or socket.connected is not False:
-        return _unseen(socket, socket.connected)
-    if (starting := _starting(socket.subject, sockets.plugins)) is not None:
+        return NotApplicable(subject, f"nobody listens on {socket.name}: device-plugin.socket-alive", socket.age)
+    if isinstance(socket.listens, Unread):
+        return socket.listens.about(subject)
+    if (unproven := _unproven(sockets, resources)) is not None:
+        return unproven.about(subject)
+    if (starting := _starting(subject, sockets)) is not None:
         return starting
-    summary = (
-        "a plugin listens on it, but the kubelet is not connected: it has not registered, or its registration is lost"
-    )
-    evidence = (*_listening(socket, sockets), *sockets.cite_connections(f"nobody is connected to {socket.path}"))
+    summary = f"a plugin listens on {socket.name}, but the kubelet is not connected: it has not registered, or its registration is lost"
+    evidence = (*_listening(socket, sockets), *_not_connected(socket.path, sockets, resources))
     breaks = Breaks.SUBJECT if sockets.connected else Breaks.NODE
-    return Fail(socket, summary, evidence, (ASK_PLUGIN, RESTART_PLUGIN), breaks, cause="not-registered")
+    return Fail(subject, summary, evidence, (ASK_PLUGIN, RESTART_PLUGIN), breaks, cause="not-registered")
 
 
-def _starting(subject: Subject, plugins: tuple[PluginProcess, ...]) -> Unknown | None:
-    young = next((one for one in plugins if one.age is not None and one.age < STARTING), None)
-    if young is None or young.age is None:
+def _starting(subject: Subject, sockets: PluginSockets) -> Unknown | None:
+    """What is not there yet may come: a plugin's registration, and after a kubelet's start the plugins."""
+    if sockets.ageless is not None:
+        return sockets.ageless.about(subject)
+    young = next((one for one in sockets.plugins if one.age is not None and one.age < STARTING), None)
+    age = sockets.kubelet_age
+    if young is not None and young.age is not None:
+        summary, words = "the device plugin has just started", f"{young.words} runs since {max(young.age, 0):.0f} s"
+    elif sockets.kubelet is not None and age is not None and age < STARTING:
+        program = f"{sockets.kubelet.program.value} (pid {sockets.kubelet.pid})"
+        summary, words = "the kubelet has just started", f"{program} runs since {max(age, 0):.0f} s"
+    else:
         return None
-    evidence = (Evidence("processes (/proc/*/stat)", f"{young.words} runs since {max(young.age, 0):.0f} s"),)
-    return Unknown(subject, Why.SLOW_INIT, "the device plugin has just started", evidence)
+    return Unknown(subject, Why.SLOW_INIT, summary, (Evidence("processes (/proc/*/stat)", words),))
 
 
 def _wiped(name: str, sockets: PluginSockets, resources: Reading[PodResources]) -> Verdict:
     from gpudoctor.knowledge.kubelet_remedies import ASK_PLUGIN, RESTART_PLUGIN
 
-    if told := _told(resource_of(name), resources):
-        return Pass(NODE, f"the kubelet has {resource_of(name)} to give, though {name} is gone", told)
-    if isinstance(sockets.connections, Unread):
-        return sockets.connections.about(NODE)
-    if (starting := _starting(NODE, sockets.plugins)) is not None:
+    subject, served = _served(name), resource_of(name)
+    if told := _told(served, resources):
+        return Pass(subject, f"the kubelet has {served} to give, though {name} is gone", told)
+    if (unproven := _unproven(sockets, resources)) is not None:
+        return unproven.about(subject)
+    if (starting := _starting(subject, sockets)) is not None:
         return starting
     who = next(one for one in sockets.plugins if not isinstance(one.listening, Unread) and name in one.listening)
-    evidence = (
-        Evidence(f"/proc/{who.pid}/net/unix", f"{who.words} listens on {name}"),
-        *sockets.cite("directory", "started"),
-        *sockets.cite_connections(f"nobody is connected to {name}"),
-    )
+    seen = (who.listens(name), *sockets.cite("directory", "started"), *_not_connected(name, sockets, resources))
     summary = (
         f"{who.words} still listens on {name}, which a kubelet's restart has removed, and has not registered again"
     )
-    resource = resource_of(name)
-    summary += f": the node has no {resource}" if resource else ""
-    return Fail(NODE, summary, evidence, (ASK_PLUGIN, RESTART_PLUGIN), Breaks.NODE, cause="wiped")
+    summary += f": the node has no {served}" if served else ""
+    return Fail(subject, summary, seen, (ASK_PLUGIN, RESTART_PLUGIN), Breaks.NODE, cause="wiped")
 
 
 def _none_registered(
     sockets: PluginSockets, checkpoint: Reading[KubeletCheckpoint], resources: Reading[PodResources]
-) -> Verdict:
+) -> Verdicts:
     from gpudoctor.knowledge.kubelet_remedies import ASK_PLUGIN, RESTART_PLUGIN, START_PLUGIN
 
     kept = None if isinstance(checkpoint, Unread) else checkpoint
-    names = kept.resources if kept is not None else ()
-    for name in names or ("nvidia.com/gpu",):
-        if told := _told(name, resources):
-            return Pass(NODE, f"the kubelet has {name} to give", told)
-    if isinstance(sockets.connections, Unread):
-        return sockets.connections.about(NODE)
-    if sockets.unlisted is not None:
-        return sockets.unlisted.about(NODE)
-    if sockets.plugins:
-        if (starting := _starting(NODE, sockets.plugins)) is not None:
-            return starting
+    before = kept.resources if kept is not None else ()
+    names = [name for name in before if not sockets.served_by_others(name)]
+    given = {name: told for name in before or ("nvidia.com/gpu",) if (told := _told(name, resources))}
+    if given:
+        for name, told in given.items():
+            yield Pass(resource(name), f"the kubelet has {name} to give", told)
+    elif isinstance(sockets.connections, Unread):
+        yield sockets.connections.about(NODE)
+    elif sockets.unlisted is not None:
+        yield sockets.unlisted.about(NODE)
+    elif (starting := _starting(NODE, sockets)) is not None:
+        yield starting
+    elif sockets.plugins:
         plugin = sockets.plugins[0]
         evidence = (Evidence("processes (/proc/*/stat)", f"{plugin.words} runs"), *sockets.cite("directory"))
         summary = f"{plugin.words} runs, but has opened no socket and registered nothing"
-        return Fail(NODE, summary, evidence, (ASK_PLUGIN, RESTART_PLUGIN), Breaks.NODE, cause="serves-nothing")
-    if sockets.unseen is not None:
-        return sockets.unseen.about(NODE)
-    if kept is None or not names:
+        remedies = (ASK_PLUGIN, RESTART_PLUGIN)
+        yield Fail(NODE, summary, evidence, remedies, Breaks.NODE, cause="serves-nothing")
+    elif sockets.unseen is not None:
+        yield sockets.unseen.about(NODE)
+    elif kept is None or not names:
         summary = "no device plugin runs; of NVIDIA's devices only entries of pods are left in the kubelet's record"
-        return NotApplicable(NODE, summary, (*sockets.cite("directory"), *(kept.cite("file") if kept else ())))
-    evidence = (kept.counted(), *sockets.cite("directory"))
-    summary = f"no device plugin is there any more for {', '.join(names)}: what the kubelet's record lists is what one registered before"
-    return Fail(NODE, summary, evidence, (ASK_PLUGIN, START_PLUGIN), Breaks.NODE, cause="gone")
+        yield NotApplicable(NODE, summary, (*sockets.cite("directory"), *(kept.cite("file") if kept else ())))
+    else:
+        evidence = (kept.counted(), *sockets.cite("directory"))
+        for name in names:
+            summary = f"no device plugin is there any more for {name}: what the kubelet's record lists is what one registered before"
+            yield Fail(resource(name), summary, evidence, (ASK_PLUGIN, START_PLUGIN), Breaks.NODE, cause="gone")

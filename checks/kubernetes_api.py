@@ -284,7 +284,7 @@ def plugin_scheduled(api: KubernetesApi, gpus: Reading[PciGpus]) -> Verdicts:
     DRA driver hands them out, or people have chosen other nodes by a label of their own. Asked only with --kubeconfig. Easily
     confused with a plugin whose pod is there and ends.
     """
-    from gpudoctor.knowledge.operator_labels import DEPLOY, WORKLOAD
+    from gpudoctor.knowledge.operator_labels import DEPLOY
 
     if not api.asked:
         yield NotApplicable(NODE, NOT_ASKED)
@@ -296,7 +296,6 @@ def plugin_scheduled(api: KubernetesApi, gpus: Reading[PciGpus]) -> Verdicts:
         return
     mine = [each for each in daemonsets if _is_plugin(each.metadata.name)]
     here = next((pod for pod in pods if _is_plugin(pod.owner or pod.metadata.name)), None)
-    deploy, workload = node.labels.get(DEPLOY, "true"), node.labels.get(WORKLOAD, "container")
     if here is not None:
         yield Pass(
             NODE, f"{here.words} is here", (api.saying("pod", here.words, f"{here.status.phase} on {node.name}"),)
@@ -309,17 +308,33 @@ def plugin_scheduled(api: KubernetesApi, gpus: Reading[PciGpus]) -> Verdicts:
         yield NotApplicable(NODE, "the node has no NVIDIA GPU on PCI", gpus.cite("listing"))
     elif _by_claims(api):
         yield NotApplicable(NODE, "GPUs of this node are handed out by the DRA driver")
-    elif deploy != "true":
-        yield NotApplicable(NODE, f"the operator keeps the plugin away: {DEPLOY}={deploy}", api.labels(DEPLOY))
-    elif workload != "container":
-        yield NotApplicable(NODE, f"the node is for {workload}", api.labels(WORKLOAD))
+    elif node.labels.get(DEPLOY, "true") != "true":
+        kept = f"the operator keeps the plugin away: {DEPLOY}={node.labels[DEPLOY]}"
+        yield NotApplicable(NODE, kept, api.labels(DEPLOY))
+    elif (purpose := _other_purpose(node)) is not None:
+        yield NotApplicable(NODE, purpose[1], api.labels(purpose[0]))
     else:
         yield from _kept_off(api, node, mine)
 
 
+def _other_purpose(node: "ApiNode") -> tuple[str, str] | None:
+    """The label by which a node has no device plugin of the operator's on purpose, and what it says."""
+    from gpudoctor.knowledge.operator_labels import OF_MACHINES, OPERANDS, WORKLOAD
+
+    if node.labels.get(OPERANDS) == "false":
+        return OPERANDS, f"the operator is kept off this node: {OPERANDS}=false"
+    workload = node.labels.get(WORKLOAD, "container")
+    if workload != "container":
+        return WORKLOAD, f"the node is for {workload}"
+    if node.labels.get(OF_MACHINES) == "true":
+        return OF_MACHINES, "the operator prepares this node for virtual machines"
+    return None
+
+
 def _is_plugin(name: str) -> bool:
-    """By the names of the operator's DaemonSet and of the chart's; the operator's validator is another."""
-    return "device-plugin" in name and "nvidia" in name and "validator" not in name and "mps-control" not in name
+    """By the names of the operator's DaemonSet and of the chart's; its validator and those for virtual machines are others."""
+    others = ("validator", "mps-control", "sandbox", "kubevirt")
+    return "device-plugin" in name and "nvidia" in name and not any(other in name for other in others)
 
 
 def _by_claims(api: KubernetesApi) -> bool:

@@ -42,11 +42,11 @@ def dra_consistent(api: KubernetesApi, nvml: Reading[Nvml]) -> Verdicts:
     more belong to pods that were started before. Slices of compute domains are no GPUs. Asked only with --kubeconfig. Easily
     confused with a GPU that has fallen off the bus, and with one that is kept out of the slices because it is bound to vfio-pci.
     """
-    from gpudoctor.facts.kubernetes_objects import GPU_DRIVER
-
     if not api.asked:
         yield NotApplicable(NODE, NOT_ASKED)
         return
+    from gpudoctor.facts.kubernetes_objects import GPU_DRIVER
+
     if isinstance(api.slices, Unread):
         yield api.slices.about(NODE)
         return
@@ -64,7 +64,11 @@ def dra_consistent(api: KubernetesApi, nvml: Reading[Nvml]) -> Verdicts:
         yield from _against_nvml(
             api,
             nvml,
-            {device.name: (device.uuid, device.address) for each in mine for device in each.spec.devices},
+            {
+                device.name: ("" if device.is_passed_through else device.uuid, device.address)
+                for each in mine
+                for device in each.spec.devices
+            },
             mine[0].spec.pool.name,
         )
 

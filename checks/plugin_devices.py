@@ -217,14 +217,16 @@ def all_gpus_advertised(
             yield NotApplicable(gpu, advertised)
         elif isinstance(advertised, Unread):
             yield advertised.about(gpu)
+        elif not any(ids.knows(device) or ids.address(device) for device in advertised.own_ids):
+            yield NotApplicable(gpu, f"{advertised.words}: no UUIDs of GPUs", (advertised.evidence,))
         elif gpu.address in ids.nameless:
             yield Unknown(gpu, Why.NOT_ANSWERED, "it tells no UUID to look for", (advertised.evidence,))
         else:
             verdict = _is_there(gpu, advertised, ids, errors)
-            yield (_on_purpose(gpu, plugin, driver) if isinstance(verdict, Warn) else None) or verdict
+            yield (_on_purpose(gpu, plugin, driver, ids) if isinstance(verdict, Warn) else None) or verdict
 
 
-def _on_purpose(gpu: PciGpu, plugin: DevicePlugin, driver: Reading[DriverGpus]) -> Verdict | None:
+def _on_purpose(gpu: PciGpu, plugin: DevicePlugin, driver: Reading[DriverGpus], ids: GpuIds) -> Verdict | None:
     if isinstance(gpu.driver, Unread):
         return gpu.driver.about(gpu)
     if gpu.driver != "nvidia":
@@ -234,6 +236,8 @@ def _on_purpose(gpu: PciGpu, plugin: DevicePlugin, driver: Reading[DriverGpus]) 
         return NotApplicable(gpu, "excluded from use", listed.cite("excluded"))
     if isinstance(plugin.restricted, Unread):
         return plugin.restricted.about(gpu)
+    if ids.mig_unread is not None:
+        return ids.mig_unread.about(gpu)
     if plugin.restricted is not None:
         return NotApplicable(gpu, "the plugin's container may see only some GPUs", (plugin.restricted,))
     return None

@@ -12,8 +12,9 @@ from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.device_nodes import CommonNodes
 from gpudoctor.facts.docker import Dockers
 from gpudoctor.facts.docker_rules import Refused
+from gpudoctor.facts.kubelet_engine import KubeletEngine
 from gpudoctor.facts.raw import Entry
-from gpudoctor.facts.start_failures import ENGINES, EngineJournal, StartFailure, StartFailures
+from gpudoctor.facts.start_failures import ENGINES, KUBELET, EngineJournal, StartFailure, StartFailures
 from gpudoctor.knowledge.start_errors import Whose
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
@@ -74,7 +75,7 @@ RACE = 600.0
     ),
     title="No container failed to start for its GPU",
 )
-def containers_start(starts: StartFailures, specs: Reading[CdiSpecs]) -> Verdicts:
+def containers_start(starts: StartFailures, specs: Reading[CdiSpecs], kubelet: Reading[KubeletEngine]) -> Verdicts:
     """A container that asks for a GPU and cannot have it does not start, and its engine's journal holds the toolkit's own sentence.
 
     Reads the journals of the engines that run, the kubelet's and that of podman.service, of this boot, and what dockerd keeps of containers
@@ -82,6 +83,7 @@ def containers_start(starts: StartFailures, specs: Reading[CdiSpecs]) -> Verdict
     that dockerd starts again by itself. What a container asked for in vain (a GPU that left, a CUDA version, a word that does not exist)
     is remarked, it may be that container's mistake alone; what the node could not give is a fail. A failure is over after which the same
     engine started a container that has its GPU by the toolkit or by CDI; one that is privileged or was given nodes by hand shows nothing.
+    So is one for want of a runtime, where its engine was restarted since and has that now.
     A CDI device that was not found is told here only where NVIDIA has no specification at all, else by toolkit.cdi-devices-found. Lines
     about images and networks are not about the GPU, nor is a file system that was full for others; where it was full for a program of
     NVIDIA's, the container did not get its GPU, and that is told. What bears on a failure is read beside it: the kernel's log for a GPU
@@ -96,7 +98,7 @@ def containers_start(starts: StartFailures, specs: Reading[CdiSpecs]) -> Verdict
             one for one in journal.failures if one.error.whose is not Whose.ORDER and not _by_specs(one, specs)
         ]:
             unseen = starts.unseen
-            yield from (_failed(one, specs) if unseen is None else unseen.about(subject) for one in told)
+            yield from (_failed(one, specs, kubelet) if unseen is None else unseen.about(subject) for one in told)
         elif any(_by_specs(one, specs) for one in journal.failures):
             yield NotApplicable(
                 subject, "a CDI device was not found: toolkit.cdi-devices-found", journal.cite("journal")
@@ -104,7 +106,7 @@ def containers_start(starts: StartFailures, specs: Reading[CdiSpecs]) -> Verdict
         elif journal.unread is not None:
             yield journal.unread.about(subject)
         else:
-            yield Pass(subject, _none(journal), journal.cite("journal"))
+            yield Pass(subject, _none(journal), (*journal.cite("journal"), *journal.cured))
     if not starts.journals:
         yield NotApplicable(NODE, "no engine runs here whose journal could tell")
 
@@ -114,12 +116,16 @@ def _by_specs(failure: StartFailure, specs: Reading[CdiSpecs]) -> bool:
 
 
 def _none(journal: EngineJournal) -> str:
+    if journal.over and journal.cured:
+        return (
+            f"its engine was restarted since the last failure, and has now what it lacked ({journal.over[0].meaning})"
+        )
     if journal.over:
         return f"a container with a GPU was started since the last failure ({journal.over[0].meaning})"
     return "its journal tells of no container that failed to start for its GPU"
 
 
-def _failed(failure: StartFailure, specs: Reading[CdiSpecs]) -> Verdict:
+def _failed(failure: StartFailure, specs: Reading[CdiSpecs], kubelet: Reading[KubeletEngine]) -> Verdict:
     unseen = specs if isinstance(specs, Unread) else specs.unlisted
     # A recording that holds a journal and no specifications has the journal's word only.
     if failure.error.name == UNRESOLVABLE and unseen is not None and unseen.why is not Why.NOT_RECORDED:
@@ -131,14 +137,16 @@ def _failed(failure: StartFailure, specs: Reading[CdiSpecs]) -> Verdict:
     error, evidence, subject = failure.error, failure.evidence, failure.subject
     if error.whose is Whose.WORKLOAD:
         return Warn(subject, summary, evidence, error.remedies, cause=error.name, references=error.references)
-    subject = Subject(subject.kind, subject.key, stands_on=tuple(_grounds(failure, specs)))
+    subject = Subject(subject.kind, subject.key, stands_on=tuple(_grounds(failure, specs, kubelet)))
     return Fail(
         subject, summary, evidence, error.remedies, Breaks.NOTHING, cause=error.name, references=error.references
     )
 
 
-def _grounds(failure: StartFailure, specs: Reading[CdiSpecs]) -> Iterator[Subject]:
-    """What another check speaks of that failed here: the toolkit that lacks a program, the specifications that name a file."""
+def _grounds(failure: StartFailure, specs: Reading[CdiSpecs], kubelet: Reading[KubeletEngine]) -> Iterator[Subject]:
+    """What another check speaks of that failed here: the kubelet's engine, the toolkit that lacks a program, specifications."""
+    if failure.engine == KUBELET and not isinstance(kubelet, Unread):
+        yield from kubelet.subject.stands_on
     if failure.error.name == "program-gone":
         yield TOOLKIT
     elif failure.error.name == "stale-mount" and isinstance(specs, CdiSpecs):

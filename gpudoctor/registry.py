@@ -60,6 +60,14 @@ CHECK_MODULES = (
     "gpu_modes",
     "dcgm",
     "gpu_memory_use",
+    "kubelet",
+    "kubelet_topology",
+    "device_plugin",
+    "plugin_devices",
+    "pods",
+    "gpu_operator",
+    "kubernetes_api",
+    "kubernetes_devices",
 )
 """The modules of `gpudoctor.checks`. Written down because listing a folder costs more than it gives at start-up."""
 

@@ -16,9 +16,10 @@ SCHEMA = "gpudoctor.trace/1"
 
 
 class StepId(str, Enum):
-    """The steps, in the order of the chain."""
+    """The steps, in the order of the chain. Only a target `pod:…` has an allocation."""
 
     FOUND = "found"
+    ALLOCATION = "allocation"
     ASKED = "asked"
     HOST = "host"
     NODES = "nodes"
@@ -33,6 +34,7 @@ class StepId(str, Enum):
 
 TITLES: dict[StepId, str] = {
     StepId.FOUND: "The target is there and lives",
+    StepId.ALLOCATION: "The kubelet holds GPUs for it that live, and these are what it has",
     StepId.ASKED: "Somebody asked for GPUs that this node has",
     StepId.HOST: "The node itself is well for these GPUs",
     StepId.NODES: "Their device nodes are inside and can be opened",
@@ -45,6 +47,9 @@ TITLES: dict[StepId, str] = {
     StepId.NUMA: "It runs on CPUs near its GPUs",
 }
 """The healthy state of each as a sentence."""
+
+OUTSIDE_OF_PODS = tuple(step for step in StepId if step is not StepId.ALLOCATION)
+"""The steps of a target that is no pod."""
 
 ESSENTIAL = frozenset({StepId.FOUND, StepId.NODES, StepId.RULES})
 """Without an answer to these nothing can be said of a workload: one that is unknown makes the trace unknown."""
@@ -102,9 +107,9 @@ def unknown(step: StepId, unread: Unread, summary: str = "", evidence: Cited = (
     )
 
 
-def skipped(step: StepId, reason: str) -> Step:
+def skipped(step: StepId, reason: str, evidence: Cited = ()) -> Step:
     """The question makes no sense here."""
-    return _step(step, Status.SKIP, reason)
+    return _step(step, Status.SKIP, reason, evidence=evidence)
 
 
 def _step(step: StepId, status: Status, summary: str, **more: Any) -> Step:

@@ -2,7 +2,7 @@
 
 import datetime
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gpudoctor.config import Config
 from gpudoctor.diagnosis import EXIT_CODES
@@ -15,11 +15,13 @@ from gpudoctor.facts.workload import Workload
 from gpudoctor.registry import Registry
 from gpudoctor.report import Report
 from gpudoctor.run import Selection, run
-from gpudoctor.trace import SCHEMA, StepId, Trace, Traced, skipped, unknown
+from gpudoctor.trace import OUTSIDE_OF_PODS, SCHEMA, StepId, Trace, Traced, skipped, unknown
 from gpudoctor.tracing.ground import Ground
+from gpudoctor.tracing.kubelets_side import KubeletsSide, look_at_kubelet
 from gpudoctor.tracing.sight import Sight, look_at
-from gpudoctor.tracing.steps import trace_dead, trace_one, worst
+from gpudoctor.tracing.steps import OfPod, trace_dead, trace_one, trace_waiting, worst
 from gpudoctor.tracing.target import Target, find, parse_target
+from gpudoctor.tracing.waiting import Waiting
 from gpudoctor.verdicts import Subject, SubjectKind, Unread
 
 
@@ -38,7 +40,7 @@ def trace(raw: Raw, config: Config, registry: Registry, word: str, now: datetime
     traced = (
         (_not_seen(target, found),)
         if isinstance(found, Unread)
-        else tuple(_judged(seen, _ground(desk, report), target.word))
+        else tuple(_judged(seen, _ground(desk, report), target.word, _of_pod(target, desk)))
     )
     verdict = worst(one.verdict for one in traced)
     return Trace(
@@ -54,8 +56,13 @@ def trace(raw: Raw, config: Config, registry: Registry, word: str, now: datetime
     )
 
 
-def _look(one: Workload, desk: Desk) -> Sight | Workload:
-    return look_at(one, desk) if one.leading is not None else one
+def _look(one: Workload | Waiting, desk: Desk) -> Sight | Workload | Waiting:
+    return look_at(one, desk) if isinstance(one, Workload) and one.leading is not None else one
+
+
+def _of_pod(target: Target, desk: Desk) -> OfPod | None:
+    """The kubelet's side, for which a run has read all that it takes."""
+    return OfPod(look_at_kubelet(desk)) if target.kind == "pod" else None
 
 
 def _ground(desk: Desk, report: Report) -> Ground:
@@ -66,14 +73,22 @@ def _ground(desk: Desk, report: Report) -> Ground:
     return Ground(report, desk.known(Nvml), complete, kind.value if kind is not None else "")
 
 
-def _judged(seen: Sequence[Sight | Workload], ground: Ground, target: str) -> Sequence[Traced]:
+def _judged(
+    seen: Sequence[Sight | Workload | Waiting], ground: Ground, target: str, pod: OfPod | None
+) -> Iterator[Traced]:
     with_gpu = [one for one in seen if isinstance(one, Sight) and _concerned(one)]
-    return [
-        trace_one(one, ground, target, among_others=any(other is not one for other in with_gpu))
-        if isinstance(one, Sight)
-        else trace_dead(one, ground, target)
-        for one in seen
-    ]
+    for one in seen:
+        match one:
+            case Sight():
+                among_others = any(other is not one for other in with_gpu)
+                yield trace_one(one, ground, target, among_others=among_others, pod=pod)
+            case Waiting():
+                assert pod is not None and isinstance(pod.kubelet, KubeletsSide), (
+                    "it was found by what the kubelet knows"
+                )
+                yield trace_waiting(one, ground, target, pod.kubelet)
+            case _:
+                yield trace_dead(one, ground, target, pod)
 
 
 def _concerned(sight: Sight) -> bool:
@@ -83,7 +98,7 @@ def _concerned(sight: Sight) -> bool:
 
 def _not_seen(target: Target, unread: Unread) -> Traced:
     """Where not even the list of processes can be read."""
-    rest = (skipped(step, "the target was not seen") for step in StepId if step is not StepId.FOUND)
+    rest = (skipped(step, "the target was not seen") for step in OUTSIDE_OF_PODS if step is not StepId.FOUND)
     steps = (unknown(StepId.FOUND, unread), *rest)
     return Traced(
         subject=Subject(SubjectKind.SERVICE, target.word),

@@ -9,6 +9,7 @@ from gpudoctor.sources.recorded import Record, RecordedNode
 from gpudoctor.verdicts import Status
 from tests.captures import Builder, crashed
 from tests.containerd_node import (
+    BOOTED,
     CONFIG_CHECK,
     DROP_IN,
     HEALTHY,
@@ -296,6 +297,29 @@ def test_no_runtime_at_all() -> None:
     node.tree.put(path, Record(entry=Entry(path, EntryType.SOCKET)))
     finding = only(node.judge(RUNTIME_CHECK))
     assert (finding.status, path in cited(finding)) == (Status.FAIL, True)
+
+
+@pytest.mark.parametrize(
+    ("stages", "ago", "status"),
+    [
+        (("driver-ready",), 3000.0, Status.FAIL),
+        # The operator's toolkit container is about to set containerd up.
+        (("driver-ready",), 60.0, Status.WARN),
+        # What the operator has validated it does not wait for.
+        (("driver-ready", "toolkit-ready"), 3000.0, Status.WARN),
+        # A node for virtual machines.
+        (("vfio-pci-ready",), 3000.0, Status.WARN),
+    ],
+)
+def test_an_operator_that_waits_for_the_runtime_wants_gpus(stages: tuple[str, ...], ago: float, status: Status) -> None:
+    node = ContainerdNode()
+    node.config(f"version = 2\n{RUNC}")
+    node.text("/proc/uptime", "9000.00 1.00\n")
+    for stage in stages:
+        path = f"/run/nvidia/validations/{stage}"
+        node.tree.put(path, Record(entry=Entry(path, EntryType.FILE, mtime=BOOTED + 9000 - ago), text=""))
+    finding = only(node.judge(RUNTIME_CHECK))
+    assert (finding.status, "/run/nvidia/validations" in cited(finding)) == (status, status is Status.FAIL)
 
 
 def test_look_alikes_stay_silent() -> None:

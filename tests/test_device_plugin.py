@@ -18,7 +18,7 @@ from tests.captures import NOW, crashed
 from tests.containerd_node import HEALTHY as HEALTHY_CONTAINERD
 from tests.containerd_node import MAIN
 from tests.rig_kubernetes import KUBELET, PLUGINS
-from tests.test_kubelet import ANSWER, CHECKPOINT, GPUS, OTHER_POD, KubeletNode, checkpoint, unix
+from tests.test_kubelet import ANSWER, CHECKPOINT, ENGINE, GPUS, OTHER_POD, KubeletNode, checkpoint, unix
 from tests.test_rig_kubernetes import ADVERTISED, ALIVE, BYPASS, EXIST, FOUND, HAVE, HEALTHY, REPLICAS, checks
 from tests.workload_node import CRI, ID, POD, UID, oci
 
@@ -454,6 +454,9 @@ class TestPlugins:
         node = PluginNode()
         node.process(2001, "/system.slice/other.service", comm="nvidia-device-p", apart=True, started=12_000)
         node.table(2001, unix("nvidia-gpu.sock"))
+        # In one network namespace, as the host's, each seems to listen where the other does.
+        assert judge(node, ONE).status is Status.PASS
+        node.table(2001, unix("nvidia-gpu.sock", inode=340999))
         finding = alarm(node, ONE)
         assert "2 device plugins serve nvidia.com/gpu" in finding.summary and "pid 2001" in shown(finding)
         node.table(2001, unix("nvidia-mig-1g.10gb.sock"))
@@ -470,6 +473,71 @@ class TestPlugins:
         assert judge(node, STALE).status is Status.PASS
         node.unplugged()
         assert judge(node, STALE).status is Status.SKIP
+
+
+class TestOthers:
+    """What looks like a fault of NVIDIA's plugin and is none."""
+
+    def test_a_plugin_on_a_node_without_gpus(self) -> None:
+        """A DaemonSet without a selector: it says that it found nothing, and waits."""
+        node = PluginNode()
+        node.log("Starting Plugins.\nNo devices found. Waiting indefinitely.\n")
+        node.text(CHECKPOINT, checkpoint(resources={}))
+        node.unserved()
+        assert FOUND in causes(node)
+        for address in ADDRESSES:
+            for path in [one for one in node.tree.records if address in one]:
+                del node.tree.records[path]
+        node.known.append("/sys/bus/pci/devices")
+        found = diagnose(node)
+        said = {one.check for one in found.results if one.status in (Status.FAIL, Status.WARN)}
+        assert not said & {*MINE, "device-plugin.registered"}
+
+    @pytest.mark.parametrize("old_place", [True, False], ids=["device-plugins", "plugins-registry"])
+    def test_network_cards_beside_gpus_and_alone(self, old_place: bool) -> None:
+        """The Network Operator's resources are NVIDIA's too."""
+        for alone in (False, True):
+            node = PluginNode()
+            if old_place:
+                node.socket("nvidia.com_hostdev.sock")
+            else:
+                node.text(f"{KUBELET}/plugins_registry/nvidia.com_hostdev.sock", "")
+            cards = {"nvidia.com/hostdev": ("0000:3b:00.2", "0000:3b:00.3")}
+            if alone:
+                node.unplugged()
+                node.table(1000, ENGINE, unix("kubelet.sock"), unix("1", folder=f"{KUBELET}/pod-resources"))
+                node.known.append(PLUGINS)
+            given = cards if alone else cards | {"nvidia.com/gpu": GPUS}
+            node.text(CHECKPOINT, checkpoint(resources=given))
+            node.no_resources()
+            found = diagnose(node)
+            alarms = [one for one in found.results if one.status in (Status.FAIL, Status.WARN)]
+            assert not {one.check for one in alarms} & {
+                *set(MINE) - {MAPPING},
+                "device-plugin.registered",
+                "device-plugin.socket-alive",
+            }
+
+    def test_parts_of_gpus_that_hami_hands_out(self) -> None:
+        """Its scheduler chooses the GPU, whatever the kubelet notes."""
+        node = PluginNode()
+        parts = [f"{uuid}-{number}" for uuid in GPUS for number in range(10)]
+        node.container("NVIDIA_VISIBLE_DEVICES=void", nodes=NODES)
+        node.resources({"nvidia.com/gpu": parts}, ("lab", "trainer", [f"{GPUS[1]}-3"]))
+        found = diagnose(node)
+        alarms = [one.check for one in found.results if one.status in (Status.FAIL, Status.WARN)]
+        assert not set(alarms) & set(MINE)
+
+    def test_mig_devices_while_nvml_is_not_read(self) -> None:
+        """Which MIG devices there are only NVML tells."""
+        node = PluginNode()
+        mig = [f"MIG-0a0b0c0d-1111-2222-3333-44445555777{number}" for number in range(2)]
+        node.resources({"nvidia.com/gpu": GPUS[:1], "nvidia.com/mig-3g.40gb": mig})
+        del node.answers["nvml"]
+        found = diagnose(node)
+        alarms = [one.check for one in found.results if one.status in (Status.FAIL, Status.WARN)]
+        assert not set(alarms) & set(MINE)
+        assert found.result(STRATEGY).status is not Status.SKIP
 
 
 class TestMapping:

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from gpudoctor.config import Config
+from gpudoctor.facts.boot import booted_at
 from gpudoctor.facts.desk import Desk
 from gpudoctor.facts.operands import DRIVER_CONTAINER, KEEP, Operands
 from gpudoctor.facts.operands import EXPORTER as EXPORTERS
-from gpudoctor.facts.raw import TextFile
+from gpudoctor.facts.raw import EntryType, TextFile
 from gpudoctor.report import Finding
 from gpudoctor.sources.recorded import Record
 from gpudoctor.verdicts import Status, Why
@@ -122,6 +123,16 @@ def test_a_young_row_is_given_time() -> None:
     assert (node.finding(STAGES).status, node.finding(STAGES).why) == (Status.UNKNOWN, Why.NOT_ANSWERED)
 
 
+@pytest.mark.parametrize(("ago", "status"), [(30.0, Status.UNKNOWN), (900.0, Status.UNKNOWN), (5000.0, Status.FAIL)])
+def test_an_operator_that_has_just_come_to_an_old_node_is_given_time(ago: float, status: Status) -> None:
+    node = OperatorNode()
+    node.stages()
+    booted = booted_at(node)
+    assert booted is not None
+    node.put(ROW, EntryType.DIR, mtime=booted + 9000 - ago)
+    assert node.finding(STAGES).status is status
+
+
 def test_without_a_device_plugin_its_stage_is_not_missed() -> None:
     node = OperatorNode()
     node.stages("driver-ready", "toolkit-ready", "cuda-ready")
@@ -136,6 +147,21 @@ def test_a_node_for_virtual_machines_has_other_stages(kind: str) -> None:
     node.put(f"{ROW}/workload-type", text=f"{kind}\n")
     found = node.report().result(STAGES)
     assert (found.status, found.findings[0].summary.count(kind)) == (Status.SKIP, 1)
+
+
+@pytest.mark.parametrize("stage", ["vfio-pci-ready", "vgpu-manager-ready", "host-vgpu-manager-ready"])
+def test_the_stages_of_virtual_machines_tell_what_the_node_is_for(stage: str) -> None:
+    node = OperatorNode()
+    node.stages(stage)
+    assert node.report().result(STAGES).status is Status.SKIP
+
+
+def test_a_purpose_that_cannot_be_read_is_unknown() -> None:
+    node = OperatorNode()
+    node.stages("workload-type")
+    node.error(f"{ROW}/workload-type", "EACCES")
+    result = node.report().result(STAGES)
+    assert (result.status, result.why) == (Status.UNKNOWN, Why.NO_PERMISSION)
 
 
 def test_a_row_that_cannot_be_listed_is_unknown() -> None:
@@ -218,6 +244,15 @@ def test_a_root_without_a_driver_is_a_container_that_has_ended() -> None:
     node.stages("driver-ready", "toolkit-ready", "cuda-ready", "plugin-ready", host=False)
     assert "/run/nvidia/driver" in only(node, DRIVER).summary
     node.put("/run/nvidia/driver/usr/bin/nvidia-smi")
+    assert node.finding(DRIVER).status is Status.PASS
+
+
+@pytest.mark.parametrize("folder", ["/usr/bin", "/bin", ""])
+def test_a_driver_is_where_the_validator_looks(folder: str) -> None:
+    node = OperatorNode()
+    root = "/home/kubernetes/bin/nvidia"
+    node.stages("driver-ready", "toolkit-ready", "cuda-ready", "plugin-ready", host=False, root=root)
+    node.put(f"{root}{folder}/nvidia-smi")
     assert node.finding(DRIVER).status is Status.PASS
 
 

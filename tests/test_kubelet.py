@@ -44,6 +44,8 @@ GPUS = tuple(f"GPU-0a0b0c0d-1111-2222-3333-44445555666{number}" for number in ra
 POD, OTHER_POD = "7b1f0d9e-0c1d-4a55-9f5f-3f2d6c1b0a99", "0c2d4e6f-1111-4a55-9f5f-3f2d6c1b0a99"
 ANSWER = base64.b64encode(b"\n\x1f\n\x16NVIDIA_VISIBLE_DEVICES\x12\x05tegra").decode()
 HEAD = "Num       RefCount Protocol Flags    Type St Inode Path\n"
+ENGINE = "0000000061f12841: 00000003 00000000 00000000 0001 03 337802 /run/containerd/containerd.sock\n"
+"""The kubelet's connection to its engine, as the rig shows it."""
 
 
 def checks() -> Registry:
@@ -66,10 +68,10 @@ def diagnose(node: "KubeletNode | RigKubernetes") -> Report:
     return run(recorded, Config(), checks(), Selection(), NOW)
 
 
-def unix(name: str, *, listens: bool = True, folder: str = PLUGINS) -> str:
+def unix(name: str, *, listens: bool = True, folder: str = PLUGINS, inode: int = 340403) -> str:
     """A line of /proc/net/unix."""
     flags, state = ("00010000", "01") if listens else ("00000000", "03")
-    return f"00000000a7732b47: 00000002 00000000 {flags} 0001 {state} 340403 {folder}/{name}\n"
+    return f"00000000a7732b47: 00000002 00000000 {flags} 0001 {state} {inode} {folder}/{name}\n"
 
 
 def printed(data: Mapping[str, Any]) -> str:
@@ -137,7 +139,7 @@ class KubeletNode(ContainerdNode):
         if plugin:
             self.plugin()
             self.socket("nvidia-gpu.sock", BOOTED + 120)
-        self.table(1000, unix("kubelet.sock"), unix("nvidia-gpu.sock", listens=False) if plugin else "")
+        self.table(1000, ENGINE, unix("kubelet.sock"), unix("nvidia-gpu.sock", listens=False) if plugin else "")
         if plugin:
             self.table(2000, unix("nvidia-gpu.sock"))
 
@@ -404,6 +406,10 @@ def test_every_situation_of_the_rig_in_order_of_time() -> None:
     assert len(situations()) >= 20
     for name in situations():
         node = RigKubernetes(name)
+        if name == "03-plugin-stopped-sigterm":
+            early = judge(node, REGISTERED)
+            assert (early.why, early.findings[0].summary) == (Why.SLOW_INIT, "the kubelet has just started")
+            node.text("/proc/uptime", "9000.00 1.00\n")
         report = diagnose(node)
         assert not crashed(report), name
         alarms = [
@@ -472,7 +478,7 @@ def test_a_healthy_plugin_in_a_network_namespace_of_its_own() -> None:
 
 def test_a_plugin_that_listens_and_is_not_known_to_the_kubelet() -> None:
     node = KubeletNode()
-    node.table(1000, unix("kubelet.sock"))
+    node.table(1000, ENGINE, unix("kubelet.sock"))
     report = diagnose(node)
     assert report.result(ALIVE).status is Status.PASS
     result = report.result(REGISTERED)
@@ -481,17 +487,91 @@ def test_a_plugin_that_listens_and_is_not_known_to_the_kubelet() -> None:
     assert judge(node, REGISTERED).why == Why.SLOW_INIT
 
 
+GIVES: Mapping[str, tuple[str, ...]] = {"nothing": (), "both": GPUS}
+
+
+def kubelet_says(node: KubeletNode, ids: tuple[str, ...]) -> None:
+    """What the kubelet has to give of nvidia.com/gpu."""
+    allocatable = [{"resource": "nvidia.com/gpu", "ids": list(ids), "numa": [0]}] if ids else []
+    data = {"version": "v1", "pods": [], "allocatable": allocatable}
+    node.answers["pod_resources"] = Answer(data, via="PodResources (kubelet.sock)")
+
+
+@pytest.mark.parametrize("wiped", [False, True], ids=["socket-there", "socket-wiped"])
+@pytest.mark.parametrize(
+    ("engine", "gives", "status"),
+    [
+        ("", None, Status.UNKNOWN),
+        ("", "nothing", Status.FAIL),
+        ("", "both", Status.PASS),
+        (ENGINE, None, Status.FAIL),
+        (ENGINE, "both", Status.PASS),
+    ],
+)
+def test_a_connection_that_a_table_lacks_which_shows_none_at_all_proves_nothing(
+    engine: str, gives: str | None, status: Status, wiped: bool
+) -> None:
+    """Every kubelet is connected to its engine: a table without that shows no connections."""
+    node = KubeletNode()
+    node.table(1000, engine, unix("kubelet.sock"))
+    if wiped:
+        node.gone(GPU_SOCKET)
+    if gives is not None:
+        kubelet_says(node, GIVES[gives])
+    result = judge(node, REGISTERED)
+    assert result.status is status
+    assert [one.subject.id for one in result.findings] == ["service:nvidia.com/gpu"]
+    told = [one.where for one in result.findings[0].evidence]
+    assert ("PodResources (kubelet.sock)" in told) is (gives is not None)
+
+
+@pytest.mark.parametrize("plugin", [True, False], ids=["plugin-runs", "no-plugin-yet"])
+def test_a_kubelet_that_has_just_started_has_no_plugins_yet(plugin: bool) -> None:
+    """A plugin that runs on has a moment to see the new kubelet.sock."""
+    node = KubeletNode(plugin=plugin)
+    node.gone(GPU_SOCKET)
+    node.table(1000, ENGINE, unix("kubelet.sock"))
+    late = judge(node, REGISTERED)
+    assert late.status is Status.FAIL and late.findings[0].subject.key == "nvidia.com/gpu"
+    node.process(1000, "/system.slice/kubelet.service", comm="kubelet", started=8_999_000)
+    early = judge(node, REGISTERED)
+    assert early.why == Why.SLOW_INIT and "kubelet (pid 1000) runs since 10 s" in early.findings[0].evidence[0].shows
+    node.gone(f"{PLUGINS}/kubelet.sock")
+    assert judge(node, ALIVE).why == Why.SLOW_INIT
+    node.tree.put("/proc/uptime", Record(error="EACCES"))
+    assert {judge(node, one).why for one in (ALIVE, REGISTERED)} == {Why.NO_PERMISSION}
+
+
+def test_a_socket_that_is_left_beside_the_running_plugins() -> None:
+    """GKE's plugin makes one with the time in its name at every start."""
+    node = KubeletNode(plugin=False)
+    node.plugin()
+    node.socket("nvidiaGPU-1700000000.sock")
+    node.socket("nvidiaGPU-1800000000.sock")
+    node.table(2000, unix("nvidiaGPU-1800000000.sock"))
+    node.table(1000, ENGINE, unix("kubelet.sock"), unix("nvidiaGPU-1800000000.sock", listens=False))
+    result = judge(node, REGISTERED)
+    assert [(one.status, one.subject.key) for one in result.findings] == [(Status.PASS, "nvidia.com/gpu")]
+
+
+def test_a_plugin_in_the_kubelets_namespace_is_seen_in_the_kubelets_table() -> None:
+    node = KubeletNode()
+    node.gone("/proc/2000/net/unix")
+    node.table(1000, ENGINE, unix("kubelet.sock"), unix("nvidia-gpu.sock"))
+    for check_id in (ALIVE, "device-plugin.one-plugin-per-resource"):
+        result = judge(node, check_id)
+        assert {one.where for finding in result.findings for one in finding.evidence if "/net/" in one.where} == {
+            "/proc/1000/net/unix"
+        }
+        assert result.status is Status.PASS
+
+
 def test_what_the_kubelet_tells_counts_as_registration() -> None:
     node = KubeletNode()
     node.gone("/proc/1000/net/unix")
     node.gone("/proc/2000/net/unix")
     assert judge(node, REGISTERED).status is Status.UNKNOWN
-    data = {
-        "version": "v1",
-        "pods": [],
-        "allocatable": [{"resource": "nvidia.com/gpu", "ids": list(GPUS), "numa": [0]}],
-    }
-    node.answers["pod_resources"] = Answer(data, via="PodResources (kubelet.sock)")
+    kubelet_says(node, GPUS)
     result = judge(node, REGISTERED)
     assert result.status is Status.PASS and result.findings[0].evidence[0].where == "PodResources (kubelet.sock)"
 
@@ -499,7 +579,7 @@ def test_what_the_kubelet_tells_counts_as_registration() -> None:
 def test_a_killed_plugin_and_a_socket_older_than_the_kubelet() -> None:
     node = KubeletNode()
     node.no_process(2000)
-    node.table(1000, unix("kubelet.sock"))
+    node.table(1000, ENGINE, unix("kubelet.sock"))
     node.socket("nvidia-gpu.sock", BOOTED + 50)
     report = diagnose(node)
     result = report.result(ALIVE)
@@ -511,7 +591,7 @@ def test_a_killed_plugin_and_a_socket_older_than_the_kubelet() -> None:
 def test_where_processes_are_hidden_nobody_is_called_dead() -> None:
     node = KubeletNode()
     node.no_process(2000)
-    node.table(1000, unix("kubelet.sock"))
+    node.table(1000, ENGINE, unix("kubelet.sock"))
     node.known.remove("/proc")
     assert judge(node, ALIVE).status is Status.UNKNOWN
     node = KubeletNode()
@@ -630,7 +710,7 @@ def test_what_a_real_kernel_shows_of_a_listener_in_another_network_namespace(acc
                 assert plugin.stdout.readline() == "accepted\n"
                 own = Path("/proc/self/net/unix").read_text("utf-8", "replace")
             plugin.stdin.close()
-    node.text("/proc/1000/net/unix", own + unix("kubelet.sock"))
+    node.text("/proc/1000/net/unix", own + ENGINE + unix("kubelet.sock"))
     assert judge(node, ALIVE).status is Status.PASS
     assert judge(node, REGISTERED).status is (Status.PASS if accepts else Status.FAIL)
 

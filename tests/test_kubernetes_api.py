@@ -75,6 +75,8 @@ class Cluster:
         Path(self.kubeconfig).write_text("apiVersion: v1\nkind: Config\n")
         monkeypatch.setenv("PATH", f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}")
         monkeypatch.setenv("KUBECONFIG", "/somebody/elses")
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
         self.plan["node"] = {
             "metadata": {"name": "n1", "labels": dict(LABELS)},
             "status": {"capacity": {"nvidia.com/gpu": "8"}},
@@ -110,7 +112,8 @@ def test_only_objects_of_the_node_are_asked_for_and_nothing_is_written(cluster: 
         assert "get" in arguments
         assert any(word.startswith("--request-timeout=") for word in arguments)
         assert "--cache-dir=/dev/null/none" in arguments
-        assert "KUBECONFIG" not in variables
+        # Without these an empty kubeconfig leads nowhere: neither to somebody's own, nor to the service account of a pod.
+        assert not {"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"} & {*variables}
     by_kind = {arguments[arguments.index("get") + 1]: arguments for arguments, _ in cluster.calls}
     assert by_kind["node"][by_kind["node"].index("get") + 2] == "n1"
     assert "spec.nodeName=n1" in by_kind["pods"]
@@ -150,7 +153,7 @@ def test_a_refusal_is_told_in_kubectls_words(cluster: Cluster, stderr: str, why:
     answer = cluster.ask()
     assert answer.error is not None
     assert (answer.error["why"], answer.stopped_at) == (why, "node")
-    assert answer.error["detail"] in stderr
+    assert answer.error["detail"] in stderr.replace('User "u"', "this user")
     assert isinstance(_fact(answer), Unread)
 
 
@@ -167,14 +170,21 @@ def test_what_is_refused_of_some_kinds_is_noted(cluster: Cluster) -> None:
     assert api.pods == ()
 
 
-@pytest.mark.parametrize("raw", ['{"items": [{"metadata"', "[]", "", '{"items": 3}'])
+@pytest.mark.parametrize(
+    "raw",
+    ['{"items": [{"metadata"', "[]", "", '{"items": 3}', '{"metadata": []}', "[" * 200_000, "Warning: v1 is old\n{}"],
+)
 def test_half_an_answer_is_none(cluster: Cluster, raw: str) -> None:
     cluster.plan["pods"] = {"raw": raw}
     answer = cluster.ask()
     assert answer.data["notes"]["pods"]["why"] == "unreadable"
+    before = len(cluster.calls)
     cluster.plan["node"] = {"raw": raw}
     answer = cluster.ask()
-    assert answer.error is None or answer.error["why"] == "unreadable"
+    assert answer.error is not None
+    assert answer.error["why"] == "unreadable"
+    # Without a name whatever runs on no node at all would be asked for.
+    assert len(cluster.calls) == before + 1
 
 
 def test_a_server_that_hangs_costs_only_its_time(cluster: Cluster) -> None:
@@ -295,6 +305,8 @@ def test_redaction_hides_names_and_keeps_nvidias() -> None:
     node.api["node"]["metadata"]["name"] = "ip-10-3-4-5.acme.internal"
     container = {"name": "secretapp", "image": "registry.acme.example/team/secretapp:1"}
     running = pod("tenant-job-0", "tenant-job", namespace="tenants", containers=[container])
+    running["spec"]["runtimeClassName"] = "secretapp-gpus"
+    node.api["runtimeclasses"].append({"metadata": {"name": "secretapp-gpus"}, "handler": "secretapp-gpus"})
     running["status"]["containerStatuses"] = [{"name": "secretapp", "ready": True}]
     node.api["pods"].append(running)
     answer = Answer(data=node.api, via="kubectl --kubeconfig /home/alice/config")
@@ -310,6 +322,9 @@ def test_redaction_hides_names_and_keeps_nvidias() -> None:
     assert "nvidia-device-plugin-daemonset-tl9k7" in said
     assert not isinstance(api.runtime_classes, Unread)
     assert api.runtime_classes[0].metadata.name == "nvidia"
+    # What is named for a pod is still the object that there is.
+    assert not isinstance(api.pods, Unread)
+    assert {pod.spec.runtime_class_name for pod in api.pods} - {""} == {api.runtime_classes[1].metadata.name}
 
 
 def _fact(answer: Answer) -> KubernetesApi | Unread:
@@ -483,11 +498,24 @@ def test_a_cordoned_node_keeps_its_daemonsets() -> None:
         {"nvidia.com/gpu.deploy.device-plugin": "false"},
         {"nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade"},
         {"nvidia.com/gpu.workload.config": "vm-passthrough"},
+        # The operator then takes its labels away; a cluster's default for virtual machines leaves no label of the workload.
+        {"nvidia.com/gpu.deploy.operands": "false", "nvidia.com/gpu.deploy.device-plugin": ""},
+        {"nvidia.com/gpu.deploy.sandbox-device-plugin": "true", "nvidia.com/gpu.deploy.device-plugin": ""},
     ],
 )
 def test_a_node_kept_from_the_plugin_on_purpose_is_in_order(labels: dict[str, str]) -> None:
     node = without_plugin()
-    node.api["node"]["metadata"]["labels"].update(labels)
+    told = node.api["node"]["metadata"]["labels"]
+    told.update(labels)
+    node.api["node"]["metadata"]["labels"] = {key: value for key, value in told.items() if value}
+    assert node.ask().report().result(SCHEDULED).status is Status.SKIP
+
+
+@pytest.mark.parametrize("name", ["nvidia-sandbox-device-plugin-daemonset", "nvidia-kubevirt-gpu-device-plugin"])
+def test_plugins_for_virtual_machines_are_not_missed(name: str) -> None:
+    node = without_plugin()
+    selector = {"nvidia.com/gpu.deploy.sandbox-device-plugin": "true"}
+    node.api["daemonsets"] = [daemonset(name, desired=0, nodeSelector=selector)]
     assert node.ask().report().result(SCHEDULED).status is Status.SKIP
 
 
@@ -554,6 +582,13 @@ def test_a_slice_that_names_a_swapped_gpu_is_named() -> None:
     found = with_slices(swapped=True).ask().finding(DRA)
     assert found.status is Status.FAIL
     assert "gpu-3 of pool n1 names a GPU that is not here: GPU-7d40c1e9" in found.summary
+
+
+def test_a_gpu_for_virtual_machines_is_not_nvmls() -> None:
+    node = with_slices(swapped=True)
+    device = node.api["resourceslices"][0]["spec"]["devices"][3]
+    device["attributes"]["type"] = {"string": "vfio"}
+    assert node.ask().finding(DRA).status is Status.PASS
 
 
 def test_an_older_generation_does_not_count() -> None:

@@ -185,7 +185,8 @@ def test_whether_two_gpus_may_use_each_others_memory(library: Library) -> None:
     told = {"read": "not_supported", "write": "not_supported"}
     assert library.ask(standin).data["system"]["topology"] == [{**pair, "p2p": told}]
     standin["p2p"] = [[0, 6], [6, 0]]
-    assert library.ask(standin).data["system"]["topology"] == [pair]
+    told = {"read": "unknown", "write": "unknown"}
+    assert library.ask(standin).data["system"]["topology"] == [{**pair, "p2p": told}]
 
 
 def test_no_path_is_told_where_nobody_knows_where_the_links_lead(library: Library) -> None:

@@ -609,21 +609,35 @@ def diagnosis(members: Mapping[str, bytes], place: Path) -> dict[str, object]:
     return diagnosed(run_node(open_snapshot(place)))
 
 
+_POD = re.compile(r"(?<=pod:)[^#\s]+")
+
+
+def _nameless(identity: str) -> str:
+    """An id without the name of a pod: that is what redaction replaces."""
+    return _POD.sub("*", identity)
+
+
 def diagnosed(report: Report) -> dict[str, object]:
     """The part of a report that redaction must not change."""
     found: dict[str, object] = {result.check: (result.status, result.why) for result in report.results}
+    of_pods: list[str] = []
     for result in report.results:
         for finding in result.findings:
             told = (
-                finding.subject.id,
+                _nameless(finding.subject.id),
                 finding.status,
                 finding.why,
-                finding.cause,
+                _nameless(finding.cause),
                 finding.breaks,
                 finding.waived is None,
             )
-            found[finding.id] = (*told, finding.caused_by)
-    causes = [(cause.check, cause.findings) for cause in report.root_causes]
+            whole = (*told, tuple(_nameless(cause) for cause in finding.caused_by))
+            if _POD.search(finding.id):
+                of_pods.append(f"{_nameless(finding.id)} {whole}")
+            else:
+                found[finding.id] = whole
+    found["of pods"] = sorted(of_pods)
+    causes = [(cause.check, tuple(_nameless(one) for one in cause.findings)) for cause in report.root_causes]
     return {**found, "verdict": report.verdict, "exit code": report.exit_code, "root causes": causes}
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from gpudoctor.facts.raw import Answer, CommandOutput, Log
+from gpudoctor.facts.raw import Answer, CommandOutput, Entry, EntryType, Log
 from gpudoctor.facts.software import DPKG, PACKAGES, QUERY_DPKG
 from gpudoctor.knowledge.start_errors import ANCHOR, ERRORS
 from gpudoctor.probes import journal
@@ -17,7 +17,9 @@ from gpudoctor.probes.deadline import Deadline
 from gpudoctor.report import Finding, Report
 from gpudoctor.sources.recorded import Record, RecordedNode
 from gpudoctor.verdicts import Status, Unread, Why
-from tests.captures import Builder
+from tests.captures import Builder, diagnose
+from tests.containerd_node import HEALTHY, MAIN, RUNC, RUNTIME, SOCKET, ContainerdNode
+from tests.containerd_node import STARTED as ENGINES_STARTED
 from tests.docker_node import STARTED, DockerNode
 from tests.small_node import SmallNode, alarms, cited, steps
 
@@ -621,3 +623,76 @@ def test_a_journal_of_podmans_without_podman_is_nobodys() -> None:
     node.absent("/usr/bin/podman")
     node.logs["journal/podman.service.log"] = _line(HOOK_FAILED)
     assert alarms(node.report(), CHECK) == []
+
+
+# What a restart has cured -------------------------------------------------------------------------------------------
+
+NO_HANDLER = {
+    "containerd": 'failed to get sandbox runtime: no runtime for \\"nvidia\\" is configured',
+    "crio": "failed to find runtime handler nvidia from runtime list map[crun:0xc00047e300 runc:0xc00047ef00]",
+}
+CRIO_FILE = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{RUNTIME}"\nruntime_type = "oci"\n'
+
+
+def _of_kubelet(engine: str, *, said: float, config: str = "", later: float = -50.0, waiting: bool = False) -> Report:
+    """A kubelet that said so many seconds after its engine started that there is no such runtime; its engine's file changed `later`.
+
+    A GPU Operator may be waiting for the runtime.
+    """
+    node = ContainerdNode(kubelet=False)
+    socket = {"containerd": SOCKET, "crio": "/var/run/crio/crio.sock"}[engine]
+    node.daemon(1000, "kubelet", "/usr/bin/kubelet", f"--container-runtime-endpoint=unix://{socket}")
+    node.tree.put(socket, Record(entry=Entry(socket, EntryType.SOCKET)))
+    path = MAIN if engine == "containerd" else "/etc/crio/crio.conf"
+    if engine == "crio":
+        node.daemon(901, "crio", "/usr/bin/crio")
+    node.config(config, path, later=later)
+    if waiting:
+        stage = "/run/nvidia/validations/driver-ready"
+        node.text("/proc/uptime", "9000.00 1.00\n")
+        node.tree.put(stage, Record(entry=Entry(stage, EntryType.FILE, mtime=ENGINES_STARTED), text=""))
+    moment = datetime.datetime.fromtimestamp(ENGINES_STARTED + said, datetime.timezone.utc)
+    recorded = node.recorded()
+    name = "journal/kubelet.service.log"
+    recorded.logs[name] = Log(name, _line(NO_HANDLER[engine], f"{moment:%Y-%m-%dT%H:%M:%S%z}"))
+    return diagnose(recorded)
+
+
+@pytest.mark.parametrize(("engine", "config"), [("containerd", HEALTHY), ("crio", CRIO_FILE)])
+@pytest.mark.parametrize(
+    ("said", "later", "cured"),
+    [
+        (-60.0, -50.0, True),
+        # It said so of the engine that runs now.
+        (60.0, -50.0, False),
+        # Which of the two came first is not certain.
+        (-1.0, -50.0, False),
+        # The file has it since, the engine has not.
+        (-60.0, 50.0, False),
+    ],
+)
+def test_a_runtime_that_a_restart_brought_is_missed_no_more(
+    engine: str, config: str, said: float, later: float, cured: bool
+) -> None:
+    result = _of_kubelet(engine, said=said, config=config, later=later).result(CHECK)
+    (found,) = (one for one in result.findings if one.subject.key == "kubelet")
+    assert found.status is (Status.PASS if cured else Status.FAIL)
+    assert ("restarted since" in found.summary) is cured
+    assert any("runs since" in each.shows for each in found.evidence) is cured
+
+
+@pytest.mark.parametrize("engine", ["containerd", "crio"])
+@pytest.mark.parametrize(
+    "config", ["", HEALTHY.replace(RUNTIME, "/opt/gone"), CRIO_FILE.replace("runtimes.nvidia", "runtimes.nvidia-cdi")]
+)
+def test_a_restart_without_the_runtime_cures_nothing(engine: str, config: str) -> None:
+    result = _of_kubelet(engine, said=-60.0, config=config).result(CHECK)
+    (found,) = (one for one in result.findings if one.subject.key == "kubelet")
+    assert found.status is Status.FAIL
+
+
+def test_what_the_kubelet_says_of_its_engine_is_that_engines_fault() -> None:
+    report = _of_kubelet("containerd", said=60.0, config=f"version = 2\n{RUNC}", waiting=True)
+    causes = [cause for cause in report.root_causes if cause.check.startswith(("toolkit.", "device-plugin."))]
+    assert [cause.check for cause in causes] == ["toolkit.containerd-runtime"]
+    assert any(finding.startswith(CHECK) for finding in causes[0].consequence_ids)

@@ -11,7 +11,7 @@ import pytest
 
 from gpudoctor.reports import trace_terminal
 from gpudoctor.reports.look import Look
-from gpudoctor.trace import Step, StepId
+from gpudoctor.trace import OUTSIDE_OF_PODS, Step, StepId
 from gpudoctor.verdicts import Status
 from tests.conftest import Golden
 from tests.live_container import running
@@ -59,7 +59,7 @@ def test_json_is_valid_under_its_own_schema(nodes: dict[str, str], golden: Golde
         said = json.loads(gpudoctor("trace", "docker:web", "--node", node, "--format", "json").stdout)
         validator.validate(said)
         assert said["schema"] == "gpudoctor.trace/1" and said["target"] == "docker:web"
-        assert [step["id"] for step in said["traced"][0]["steps"]] == [step.value for step in StepId]
+        assert [step["id"] for step in said["traced"][0]["steps"]] == [step.value for step in OUTSIDE_OF_PODS]
     assert json.loads(gpudoctor("schema").stdout)["title"] == "gpudoctor.report/1"
 
 

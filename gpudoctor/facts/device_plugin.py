@@ -4,7 +4,9 @@ The kubelet tells which devices are allocatable, and keeps which are registered:
 pkg/kubelet/cm/devicemanager/manager.go, GetAllocatableDevices and writeCheckpoint). The record stays when the plugin is gone, so it is
 taken for what is advertised only where the kubelet is connected to the plugin. Ids are UUIDs, those of replicas end in `::N`
 (k8s-device-plugin internal/rm/devices.go); GKE's are nvidiaMINOR (container-engine-accelerators pkg/gpu/nvidia/manager.go); of other forms
-nothing is said. Options win over the environment, and that over the configuration file (api/config/v1/config.go, NewConfig).
+nothing is said, so of HAMi's UUID-N, of which its scheduler and not the kubelet chooses the GPU (Project-HAMi/HAMi
+pkg/device-plugin/nvidiadevice/nvinternal/rm/devices.go, GetPluginDevices). Options win over the environment, and that over the
+configuration file (api/config/v1/config.go, NewConfig).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +28,7 @@ from gpudoctor.facts.pod_resources import PodResources, own_id
 from gpudoctor.facts.processes import Processes
 from gpudoctor.facts.raw import Absent, Raw, TextFile, decimal
 from gpudoctor.facts.workloads import Workloads
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread, Why
 
 PLUGIN = Subject(SubjectKind.SERVICE, "nvidia-device-plugin")
@@ -39,6 +42,7 @@ _OPTIONS = {
     "migStrategy": ("MIG_STRATEGY", "--mig-strategy", "none"),
     "deviceListStrategy": ("DEVICE_LIST_STRATEGY", "--device-list-strategy", "envvar"),
 }
+_UUID = pattern(r"gpu-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ALL = ("", "all", "void")
 """Values of NVIDIA_VISIBLE_DEVICES with which the plugin may see every GPU: CDI writes void."""
 
@@ -259,8 +263,8 @@ def _advertised(desk: Desk, sockets: PluginSockets) -> Advertised | Unread | Non
 class GpuIds(Fact, frozen=True):
     """Which GPU has which id: UUIDs of GPUs and MIG devices in lower case, with the addresses of the GPUs.
 
-    `nameless` are GPUs of which no UUID is known; `mig` are those in MIG mode with the UUIDs and profiles of their devices; `unlisted` says
-    why there may be more.
+    `nameless` are GPUs of which no UUID is known; `mig` are those in MIG mode with the UUIDs and profiles of their devices, and
+    `mig_unread` says why there may be more of these; `unlisted` says why there may be more GPUs.
     """
 
     addresses: Mapping[str, str]
@@ -268,6 +272,7 @@ class GpuIds(Fact, frozen=True):
     shows: Evidence
     nameless: tuple[str, ...] = ()
     mig: Mapping[str, tuple[tuple[str, str], ...]] = {}
+    mig_unread: Unread | None = None
     unlisted: Unread | None = None
 
     def address(self, device: str) -> str | None:
@@ -289,8 +294,9 @@ class GpuIds(Fact, frozen=True):
         """Whether an id is of a form that can be held against the GPUs that there are."""
         own = own_id(device).lower()
         if own.startswith("mig-"):
-            return own.startswith("mig-gpu-") or any(self.mig.values()) or not self.mig
-        return own.startswith("gpu-")
+            listed = any(self.mig.values()) or (not self.mig and self.mig_unread is None)
+            return own.startswith("mig-gpu-") or listed
+        return _UUID.fullmatch(own) is not None
 
     @classmethod
     def gather(cls, desk: Desk) -> "GpuIds | Unread":
@@ -321,6 +327,7 @@ class GpuIds(Fact, frozen=True):
             minors={gpu.minor: address for address, gpu in told.items() if gpu.minor is not None},
             nameless=tuple(address for address in held if address not in named),
             mig=mig,
+            mig_unread=nvml if isinstance(nvml, Unread) else None,
             shows=_shows(nvml, addresses),
             unlisted=pci.unlisted,
         )

@@ -43,7 +43,7 @@ class SwitchFold(Struct, frozen=True):
     details: tuple[SXidLine, ...] = ()
 
 
-_BEAT = "Heartbeat timed out"
+_BEAT = "NVRM: GPU"
 _SILENT = pattern(r"NVRM: GPU\d+ _kgspIsHeartbeatTimedOut: Heartbeat timed out")
 """src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c of NVIDIA/open-gpu-kernel-modules."""
 

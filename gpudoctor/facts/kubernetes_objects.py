@@ -303,6 +303,11 @@ class ApiDevice(Struct, frozen=True):
         return self.told("uuid")
 
     @property
+    def is_passed_through(self) -> bool:
+        """Whether it is a GPU for virtual machines, which NVML does not list (k8s-dra-driver-gpu, types vfio, gpu and mig)."""
+        return self.told("type") == "vfio"
+
+    @property
     def address(self) -> str:
         """The GPU's PCI address; the driver has called it by three names."""
         return self.told("resource.kubernetes.io/pciBusID", "pciBusID", "pcieBusID").lower()

@@ -266,8 +266,14 @@ def _root(raw: Raw, row: OperatorValidations) -> bool | None:
     root = row.driver_root.rstrip("/")
     if not root:
         return None
-    entry = raw.entry(f"{root}/usr/bin/nvidia-smi", follow=True)
-    return True if isinstance(entry, Entry) else False if isinstance(entry, Absent) else None
+    seen = [raw.entry(f"{root}{folder}/nvidia-smi", follow=True) for folder in _DRIVERS_PROGRAMS]
+    if any(isinstance(entry, Entry) for entry in seen):
+        return True
+    return False if all(isinstance(entry, Absent) for entry in seen) else None
+
+
+_DRIVERS_PROGRAMS = ("/usr/bin", "", "/usr/sbin", "/bin", "/sbin")
+"""Where the validator looks below a driver's root (gpu-operator internal/driver/root.go, GetNvidiaSMIPath)."""
 
 
 class DcgmExporter(Fact, frozen=True):

@@ -18,7 +18,13 @@ DRIVER, TOOLKIT, CUDA, PLUGIN = STAGES = ("driver-ready", "toolkit-ready", "cuda
 CONTAINER_READY = ".driver-ctr-ready"
 """What the driver container writes itself once its driver is loaded, and removes when it ends (gpu-driver-container)."""
 WORKLOAD_TYPE = "workload-type"
+_OF_MACHINES = {"vfio-pci-ready", "vgpu-manager-ready", "host-vgpu-manager-ready", "vgpu-devices-ready"}
 _NO_KUBELET = Evidence("processes (/proc/*/stat)", "no kubelet runs on this node")
+STARTING = 600.0
+"""So long, in seconds, a stage may take: the validator tries for five minutes to start a pod."""
+BUILDING = 1260.0
+"""So long the operator itself gives the driver container, which may build its driver: a probe after 60 s, then 120 tries of 10 s
+(assets/state-driver/0500_daemonset.yaml, startupProbe)."""
 CONTAINERS = "container"
 """The workload type of a node without virtual machines, and of one of which none is told."""
 
@@ -27,7 +33,8 @@ class OperatorValidations(Fact, frozen=True):
     """The row; without `present` the operator has never come to this node.
 
     `names` are all files there, `settings` the variables that driver-ready tells, `workloads` what the node is for. `age` is how long
-    ago the last stage was written, in seconds, or how long the node runs where none was; None where that is not known.
+    ago the last stage was written, in seconds, or the folder was made or emptied where none was, the node was booted where that is not
+    told; None where it is not known.
     """
 
     present: bool
@@ -41,6 +48,17 @@ class OperatorValidations(Fact, frozen=True):
     def missing(self) -> str:
         """The first stage that was not reached, "" where all were."""
         return next((stage for stage in STAGES if stage not in self.names), "")
+
+    @property
+    def young(self) -> bool:
+        """Whether the stage that is missing may still be reached in its time."""
+        return self.age is not None and self.age < (BUILDING if self.missing == DRIVER else STARTING)
+
+    @property
+    def waits_for_runtime(self) -> bool:
+        """Whether a container of the runtime nvidia should long have been started here: that is the toolkit's stage."""
+        late = self.missing == TOOLKIT and not self.young
+        return self.present and self.workloads == CONTAINERS and self.unseen is None and late
 
     @property
     def done(self) -> tuple[str, ...]:
@@ -64,13 +82,15 @@ class OperatorValidations(Fact, frozen=True):
             return cls(present=False, read_from={"row": listing.evidence})
         there = [stage for stage in STAGES if stage in listing.names]
         age, since = _age(desk.raw, there)
+        workloads = _workloads(desk.raw, listing)
+        unseen = None if listing.complete else _unseen(desk.raw, there)
         return cls(
             present=True,
             names=listing.names,
             settings=_variables(desk.raw) if DRIVER in there else {},
-            workloads=_workloads(desk.raw) if WORKLOAD_TYPE in listing.names else CONTAINERS,
+            workloads=CONTAINERS if isinstance(workloads, Unread) else workloads,
             age=age,
-            unseen=None if listing.complete else _unseen(desk.raw, there),
+            unseen=workloads if isinstance(workloads, Unread) else unseen,
             read_from={"row": Evidence(listing.where, _in_words(listing, since))},
         )
 
@@ -90,14 +110,14 @@ def _in_words(listing: Listing, since: str) -> str:
 def _age(raw: Raw, there: list[str]) -> tuple[float | None, str]:
     """Seconds since the last stage was written, or since the boot: the folder is in memory."""
     up, booted = _uptime(raw), booted_at(raw)
-    if not there:
-        return up, ""
-    entry = raw.entry(f"{FOLDER}/{there[-1]}")
+    # The validator makes the folder, and removes the files of stages when it starts anew and when it ends.
+    entry = raw.entry(f"{FOLDER}/{there[-1]}" if there else FOLDER)
     written = entry.mtime if isinstance(entry, Entry) else None
     if written is None:
-        return None, ""
+        return (None if there else up), ""
     now = booted + up if booted is not None and up is not None else None
-    return None if now is None else now - written, f"; {there[-1]} written {in_words(written)}"
+    last = f"{there[-1]} written" if there else "changed"
+    return None if now is None else now - written, f"; {last} {in_words(written)}"
 
 
 def _uptime(raw: Raw) -> float | None:
@@ -114,6 +134,10 @@ def _variables(raw: Raw) -> dict[str, str]:
     return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
 
 
-def _workloads(raw: Raw) -> str:
-    file = raw.read(f"{FOLDER}/{WORKLOAD_TYPE}")
-    return (file.text.strip() if isinstance(file, TextFile) else "") or CONTAINERS
+def _workloads(raw: Raw, listing: Listing) -> str | Unread:
+    """As workload-type tells; the stages of virtual machines tell it too."""
+    file = raw.read(f"{FOLDER}/{WORKLOAD_TYPE}") if WORKLOAD_TYPE in listing.names else None
+    if isinstance(file, Unread):
+        return file
+    told = file.text.strip() if isinstance(file, TextFile) else ""
+    return told or (CONTAINERS if not _OF_MACHINES & {*listing.names} else "virtual machines")

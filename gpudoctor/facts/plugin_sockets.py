@@ -30,10 +30,10 @@ POD_RESOURCES = "pod-resources"
 PLUGIN_COMMS = ("nvidia-device-p", "nvidia-gpu-devi")
 """nvidia-device-plugin and GKE's nvidia-gpu-device-plugin, as much of the names as the kernel keeps (proc_pid_comm(5))."""
 MOST_PLUGINS = 8
-KEEP = rf"/(?:{DEVICE_PLUGINS}|{POD_RESOURCES})/"
-"""Lines about sockets of the kubelet's directories: nothing is kept of others."""
+KEEP = rf"/(?:{DEVICE_PLUGINS}|{POD_RESOURCES})/|/(?:containerd|crio|cri-dockerd|dockershim)\.sock"
+"""Lines about sockets of the kubelet's directories and of engines, to which every kubelet is connected: nothing is kept of others."""
 
-_LINE = pattern(r"(?m)^[0-9a-f]+: [0-9A-F]{8} [0-9A-F]{8} ([0-9A-F]{8}) [0-9A-F]{4} ([0-9A-F]{2}) +\d+ (/\S+)$")
+_LINE = pattern(r"(?m)^[0-9a-f]+: [0-9A-F]{8} [0-9A-F]{8} ([0-9A-F]{8}) [0-9A-F]{4} ([0-9A-F]{2}) +(\d+) (/\S+)$")
 _LISTENS = 1 << 16
 """__SO_ACCEPTCON (include/uapi/linux/net.h), in the column Flags."""
 _CONNECTED = "03"
@@ -42,19 +42,27 @@ _UPTIME = pattern(r"(\d{1,11})\.")
 
 
 class PluginProcess(Struct, frozen=True):
-    """A running device plugin; `age` in seconds, None where it is not told, `listening` the names of its sockets in its own namespace."""
+    """A running device plugin; `age` in seconds, None where it is not told.
+
+    `listening` are the sockets of its network namespace by name, with the inodes of who listens there; `table` is the file that tells them.
+    """
 
     pid: int
     comm: str
     state: str
     age: float | None
-    listening: Reading[frozenset[str]]
+    listening: Reading[Mapping[str, frozenset[int]]]
+    table: str
 
     @property
     def words(self) -> str:
         """What it is called, and whether it stands still (proc_pid_stat(5))."""
         still = ", stopped by a signal" if self.state in ("T", "t") else ""
         return f"{self.comm} (pid {self.pid}{still})"
+
+    def listens(self, name: str) -> Evidence:
+        """That it listens on a socket."""
+        return Evidence(self.table, f"{self.words} listens on {name}")
 
 
 class PluginSocket(Struct, frozen=True):
@@ -95,8 +103,10 @@ class PluginSockets(Fact, frozen=True):
 
     Without `concerns_gpus` there is no sign that a plugin of NVIDIA's is or was here, and nothing is said of who listens.
     `own` is the kubelet's socket. `connections` is the file that tells who listens and who is connected, or why that is not known;
-    `connected` are the names of NVIDIA's sockets to which the kubelet is connected, whether their files are there or not.
-    `unseen` says why there may be plugins that are not seen.
+    `connected` are the names of NVIDIA's sockets to which the kubelet is connected, whether their files are there or not;
+    `shows_connections` is whether that file lists connections at all: of every kubelet it lists that to its engine.
+    `unseen` says why there may be plugins that are not seen. `kubelet_age` is in seconds, None where it is not told, and
+    `ageless` says why no age could be told.
     """
 
     kubelet: Daemon | None
@@ -108,13 +118,20 @@ class PluginSockets(Fact, frozen=True):
     plugins: tuple[PluginProcess, ...] = ()
     connected: frozenset[str] = frozenset()
     connections: Reading[str] = ""
+    shows_connections: bool = False
     serves_pod_resources: Reading[bool] = False
     unlisted: Unread | None = None
     unseen: Unread | None = None
+    kubelet_age: float | None = None
+    ageless: Unread | None = None
 
     def cite_connections(self, shows: str) -> tuple[Evidence, ...]:
         """What /proc/PID/net/unix shows, in words."""
         return () if isinstance(self.connections, Unread) else (Evidence(self.connections, shows),)
+
+    def served_by_others(self, name: str) -> bool:
+        """Whether a socket of another plugin is called after a resource: kubevirt-NAME.sock, nvidia.com_NAME.sock."""
+        return any(name.partition("/")[2] in other for other in self.others)
 
     @property
     def wiped(self) -> tuple[str, ...]:
@@ -142,7 +159,8 @@ class PluginSockets(Fact, frozen=True):
         found = [] if isinstance(processes, Unread) else _plugins(processes)
         kept = desk.get(KubeletCheckpoint)
         concerned = bool(mine or found) or (isinstance(kept, KubeletCheckpoint) and kept.concerns_gpus)
-        seen = _Seen(desk.raw, settings.kubelet, found) if concerned else None
+        listed = () if isinstance(processes, Unread) else processes.processes
+        seen = _Seen(desk.raw, settings.kubelet, found, listed) if concerned else None
         own = _socket(desk.raw, listing.path, KUBELET_SOCKET, seen, None)
         since = own.entry if isinstance(own, PluginSocket) else None
         sockets = [_socket(desk.raw, listing.path, name, seen, since) for name in mine]
@@ -152,20 +170,30 @@ class PluginSockets(Fact, frozen=True):
             directory=listing.path,
             own=own,
             nvidia=tuple(socket for socket in sockets if isinstance(socket, PluginSocket)),
-            others=tuple(name for name in names if name.endswith(".sock") and name not in (*mine, KUBELET_SOCKET)),
+            others=tuple(
+                name
+                for name in (*names, *(_registry(desk.raw, settings) if concerned else ()))
+                if name.endswith(".sock") and name not in (*mine, KUBELET_SOCKET)
+            ),
             plugins=seen.plugins if seen is not None else (),
             connected=seen.all_connected if seen is not None else frozenset(),
             connections=seen.where if seen is not None else "",
+            shows_connections=seen is not None and seen.shows_connections,
             serves_pod_resources=seen.listens_below(POD_RESOURCES) if seen is not None else False,
             unlisted=_unlisted(listing),
             unseen=processes if isinstance(processes, Unread) else processes.unlisted,
+            kubelet_age=seen.kubelet_age if seen is not None else None,
+            ageless=seen.ageless if seen is not None else None,
             read_from={**settings.read_from, "directory": _shown(listing, names)},
         )
 
 
 def is_nvidias(name: str) -> bool:
-    """Whether a socket is of a plugin for NVIDIA's GPUs, by its name."""
-    return name.startswith("nvidia")
+    """Whether a socket is of a plugin for NVIDIA's GPUs, by its name.
+
+    nvidia.com_NAME.sock is of the plugin for NVIDIA's network cards (sriov-network-device-plugin pkg/resources/server.go).
+    """
+    return name.startswith("nvidia") and not name.startswith("nvidia.com_")
 
 
 def resource_of(name: str) -> str | None:
@@ -184,6 +212,12 @@ def _listing(raw: Raw, directories: tuple[str, ...]) -> Listing | Absent | Unrea
         other = raw.listing(directory)
         looked = other if isinstance(other, Listing) else looked
     return looked
+
+
+def _registry(raw: Raw, settings: KubeletSettings) -> tuple[str, ...]:
+    """Sockets that the kubelet finds by itself, as of the plugin for network cards (sriov-network-device-plugin pkg/types/types.go)."""
+    listing = raw.listing(f"{settings.root}/plugins_registry")
+    return tuple(listing.names) if isinstance(listing, Listing) else ()
 
 
 def _unlisted(listing: Listing | Absent) -> Unread | None:
@@ -223,14 +257,14 @@ def _socket(
     )
 
 
-_Table: TypeAlias = tuple[frozenset[str], frozenset[str]]
-"""The sockets of a namespace by the last two parts of their paths: those on which somebody listens, and those connected."""
+_Table: TypeAlias = tuple[Mapping[str, frozenset[int]], frozenset[str]]
+"""The sockets of a namespace by the last two parts of their paths: those on which somebody listens, by inodes, and those connected."""
 
 
 class _Seen:
     """What the network namespaces of the kubelet and of the plugins show."""
 
-    def __init__(self, raw: Raw, kubelet: Daemon, plugins: list[Process]) -> None:
+    def __init__(self, raw: Raw, kubelet: Daemon, plugins: list[Process], processes: Iterable[Process]) -> None:
         own = f"/proc/{kubelet.pid}/net/unix"
         paths = {plugin.pid: f"/proc/{plugin.pid}/net/unix" for plugin in plugins}
         files: Mapping[str, TextFile | Absent | Unread] = raw.read_blocking((own, *paths.values()), keep=KEEP)
@@ -242,8 +276,12 @@ class _Seen:
             own, file = ("/proc/net/unix", hosts) if isinstance(hosts, TextFile) else (own, file)
         self._own = _table(file)
         self.where: Reading[str] = self._own if isinstance(self._own, Unread) else own
-        up = _uptime(raw) if plugins else None
-        self.plugins = tuple(_plugin(plugin, _table(files[paths[plugin.pid]]), self._own, up) for plugin in plugins)
+        told = _uptime(raw)
+        up = None if isinstance(told, Unread) else told
+        self.ageless = told if isinstance(told, Unread) and told.why is not Why.NOT_RECORDED else None
+        self.kubelet_age = next((_age(one, up) for one in processes if one.pid == kubelet.pid), None)
+        tables = {pid: (path, _table(files[path])) for pid, path in paths.items()}
+        self.plugins = tuple(_plugin(plugin, tables[plugin.pid], (own, self._own), up) for plugin in plugins)
 
     def listens(self, name: str) -> Reading[bool]:
         """Whether somebody listens on it, the kubelet or a plugin: the namespaces of other processes are not seen."""
@@ -251,7 +289,7 @@ class _Seen:
         if any(not isinstance(names, Unread) and name in names for names in heard):
             return True
         own = self._own
-        if not isinstance(own, Unread) and f"{DEVICE_PLUGINS}/{name}" in own[0] | own[1]:
+        if not isinstance(own, Unread) and f"{DEVICE_PLUGINS}/{name}" in own[0].keys() | own[1]:
             return True
         unread = next((names for names in (own, *heard) if isinstance(names, Unread)), None)
         return unread if unread is not None else False
@@ -267,6 +305,11 @@ class _Seen:
         names = (path.removeprefix(f"{DEVICE_PLUGINS}/") for path in paths if path.startswith(f"{DEVICE_PLUGINS}/"))
         return frozenset(name for name in names if is_nvidias(name))
 
+    @property
+    def shows_connections(self) -> bool:
+        """Whether any connection is listed."""
+        return not isinstance(self._own, Unread) and bool(self._own[1])
+
     def listens_below(self, folder: str) -> Reading[bool]:
         """Whether somebody listens on a socket of a directory: the kubelet makes that of PodResources under a name that it then changes."""
         if isinstance(self._own, Unread):
@@ -277,32 +320,41 @@ class _Seen:
 def _table(file: TextFile | Absent | Unread) -> _Table | Unread:
     if not isinstance(file, TextFile):
         return Unread(Why.NOT_RECORDED, file.where, "does not exist") if isinstance(file, Absent) else file
-    listening, connected = set(), set()
-    for flags, state, path in _LINE.findall(file.text):
+    listening: dict[str, set[int]] = {}
+    connected = set()
+    for flags, state, inode, path in _LINE.findall(file.text):
         name = "/".join(path.rsplit("/", 2)[-2:])
         if int(flags, 16) & _LISTENS:
-            listening.add(name)
+            listening.setdefault(name, set()).add(int(inode))
         elif state == _CONNECTED:
             connected.add(name)
-    return frozenset(listening), frozenset(connected)
+    return {name: frozenset(inodes) for name, inodes in listening.items()}, frozenset(connected)
 
 
-def _plugin(process: Process, table: _Table | Unread, kubelets: _Table | Unread, up: int | None) -> PluginProcess:
+def _plugin(
+    process: Process, own: tuple[str, _Table | Unread], kubelets: tuple[str, _Table | Unread], up: int | None
+) -> PluginProcess:
     """What it listens on; one whose file was not recorded may share the kubelet's namespace, which then shows it."""
-    if isinstance(table, Unread) and not isinstance(kubelets, Unread) and table.why is Why.NOT_RECORDED:
-        table = kubelets if any(is_nvidias(name.rpartition("/")[2]) for name in kubelets[0]) else table
+    (at, table), (_, shared) = own, kubelets
+    if isinstance(table, Unread) and table.why is Why.NOT_RECORDED and not isinstance(shared, Unread):
+        at, table = kubelets if any(is_nvidias(name.rpartition("/")[2]) for name in shared[0]) else own
     prefix = f"{DEVICE_PLUGINS}/"
-    listening: Reading[frozenset[str]] = (
+    listening: Reading[Mapping[str, frozenset[int]]] = (
         table
         if isinstance(table, Unread)
-        else frozenset(name.removeprefix(prefix) for name in table[0] if name.startswith(prefix))
+        else {name.removeprefix(prefix): inodes for name, inodes in table[0].items() if name.startswith(prefix)}
     )
-    age = up - process.started / TICKS_PER_SECOND if up is not None and process.started else None
-    return PluginProcess(process.pid, process.comm, process.state, age, listening)
+    return PluginProcess(process.pid, process.comm, process.state, _age(process, up), listening, at)
 
 
-def _uptime(raw: Raw) -> int | None:
+def _age(process: Process, up: int | None) -> float | None:
+    return up - process.started / TICKS_PER_SECOND if up is not None and process.started else None
+
+
+def _uptime(raw: Raw) -> int | Unread | None:
     """Seconds since the boot (proc_uptime(5))."""
     file = raw.read("/proc/uptime")
+    if isinstance(file, Unread):
+        return file
     told = _UPTIME.match(file.text) if isinstance(file, TextFile) else None
     return int(told[1]) if told is not None else None

@@ -256,7 +256,7 @@ class _Joiner:
 
 
 def _is_of(name: str, asked: Asking) -> bool:
-    return name.startswith(f"{asked.name}-") if asked.static else name == asked.name
+    return name == asked.name or (asked.static and name.startswith(f"{asked.name}-"))
 
 
 def _nvidias(container: PodContainer) -> tuple[str, ...]:

@@ -118,12 +118,14 @@ class StartFailure(Citable, frozen=True):
 class EngineJournal(Citable, frozen=True):
     """What one engine's journal tells. `failures` are those not followed by a start that succeeded, the latest first; `over` the others.
 
-    `unread` is why the journal itself was not read, where what dockerd keeps of containers tells of failures.
+    `unread` is why the journal itself was not read, where what dockerd keeps of containers tells of failures. `cured` is what shows that
+    the last of those that are over was cured by a restart.
     """
 
     failures: tuple[StartFailure, ...]
     over: tuple[StartFailure, ...]
     unread: Unread | None = None
+    cured: Cited = ()
 
 
 class _Line(Struct, frozen=True):
@@ -215,7 +217,19 @@ def _with_surroundings(desk: Desk, journal: EngineJournal | Unread) -> EngineJou
     """With what else of the node bears on what is not over."""
     if isinstance(journal, Unread):
         return journal
-    return replace(journal, failures=tuple(_with_circumstances(desk, failure) for failure in journal.failures))
+    cures = [(failure, _cured(desk, failure)) for failure in journal.failures]
+    return replace(
+        journal,
+        failures=tuple(_with_circumstances(desk, failure) for failure, cure in cures if not cure),
+        over=(*(failure for failure, cure in cures if cure), *journal.over),
+        cured=next((cure for _, cure in cures if cure), ()),
+    )
+
+
+def _cured(desk: Desk, failure: StartFailure) -> Cited:
+    from gpudoctor.facts.start_cures import cured
+
+    return cured(desk, failure.engine, failure.error.name, failure.detail, failure.at)
 
 
 def _with_circumstances(desk: Desk, failure: StartFailure) -> StartFailure:

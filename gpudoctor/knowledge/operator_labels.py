@@ -1,14 +1,18 @@
 """Labels of a node that NVIDIA's software writes and reads.
 
-GPU Feature Discovery: NVIDIA/k8s-device-plugin docs/gpu-feature-discovery and internal/lm/resource.go; nvidia.com/gpu.deploy.* and
-gpu.workload.config: NVIDIA/gpu-operator controllers/state_manager.go; mig.config and mig.config.state: NVIDIA/mig-parted
-deployments/k8s-mig-manager. Read 2026-11-30.
+GPU Feature Discovery: NVIDIA/k8s-device-plugin internal/lm/resource.go (at aaccdfd2); nvidia.com/gpu.deploy.* and
+gpu.workload.config: NVIDIA/gpu-operator controllers/state_manager.go (at 04751ec7); mig.config and mig.config.state: NVIDIA/mig-parted
+deployments/gpu-operator/reconfigure-mig.sh (at 000bdfbd; success, failed, pending, rebooting).
 """
 
 from gpudoctor.patterns import pattern
 
 DEPLOY = "nvidia.com/gpu.deploy.device-plugin"
 WORKLOAD = "nvidia.com/gpu.workload.config"
+OPERANDS = "nvidia.com/gpu.deploy.operands"
+"""`false` takes every label gpu.deploy.* from the node (controllers/state_manager.go, updateGPUStateLabels)."""
+OF_MACHINES = "nvidia.com/gpu.deploy.sandbox-device-plugin"
+"""What a node for virtual machines has, be it by its own label or by the cluster's default (state_manager.go, gpuStateLabels)."""
 PRODUCT, COUNT, STRATEGY = "nvidia.com/gpu.product", "nvidia.com/gpu.count", "nvidia.com/mig.strategy"
 DRIVER_VERSION = "nvidia.com/cuda.driver-version.full"
 MIG_CONFIG, MIG_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"

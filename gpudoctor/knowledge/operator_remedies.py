@@ -1,7 +1,7 @@
 """What to do about the GPU Operator's pods on a node, from the safest step up.
 
-NVIDIA GPU Operator documentation, troubleshooting and install guides (docs.nvidia.com/datacenter/cloud-native/gpu-operator), read
-2026-11-30 in NVIDIA/cloud-native-docs at 52dcb7b8.
+The GPU Operator's troubleshooting guide (NVIDIA/cloud-native-docs gpu-operator/troubleshooting.rst, at 179ffdc3) and the labels by which
+its DaemonSets are found (NVIDIA/gpu-operator assets/state-*).
 """
 
 from gpudoctor.verdicts import Action, Remedy
@@ -18,14 +18,14 @@ LOOK_AT_OPERANDS = Remedy(
         "kubectl -n NAMESPACE describe pod POD",
         "kubectl -n NAMESPACE logs POD --all-containers --tail=30",
     ),
-    confirm="ls /run/nvidia/validations/    # driver-ready toolkit-ready cuda-ready plugin-ready",
+    confirm="gpudoctor run --link device-plugin; ls /run/nvidia/validations/    # driver-ready toolkit-ready cuda-ready plugin-ready",
 )
 RESTART_VALIDATOR = Remedy(
     Action.RESTART_SERVICE,
     "Once the reason is mended, let the validator start anew: it goes through the stages again.",
     run=("kubectl -n NAMESPACE delete pod -l app=nvidia-operator-validator --field-selector spec.nodeName=NODE",),
     interrupts="no workload; the row of files is written anew",
-    confirm="ls /run/nvidia/validations/",
+    confirm="gpudoctor run --link device-plugin; ls /run/nvidia/validations/",
     then=True,
 )
 GET_IMAGE = Remedy(
@@ -33,7 +33,7 @@ GET_IMAGE = Remedy(
     "Let the node get the image: its registry, its tag, or the pull secret of the operator's configuration.",
     run=("kubectl -n NAMESPACE describe pod POD    # Events", "crictl pull IMAGE"),
     interrupts="nothing that runs",
-    confirm="ls /run/nvidia/validations/",
+    confirm="gpudoctor run --link device-plugin; ls /run/nvidia/validations/",
 )
 KEEP_HOSTS_DRIVER = Remedy(
     Action.CHANGE_CONFIG,
@@ -41,7 +41,7 @@ KEEP_HOSTS_DRIVER = Remedy(
     run=(WITHOUT_DRIVER,),
     interrupts="the driver pods of all nodes; where other nodes need them, label this one instead: "
     "kubectl label node NODE nvidia.com/gpu.deploy.driver=false",
-    confirm="ls /run/nvidia/validations/    # driver-ready",
+    confirm="gpudoctor run --link device-plugin; ls /run/nvidia/validations/    # driver-ready",
 )
 FREE_DRIVER = Remedy(
     Action.RESTART_SERVICE,
@@ -59,7 +59,7 @@ BOOT_WITHOUT_DRIVER = Remedy(
     "Or remove the host's driver packages and reboot, so that nothing is loaded when the driver pod starts.",
     run=("kubectl drain NODE --ignore-daemonsets --delete-emptydir-data", "systemctl reboot"),
     interrupts="the node",
-    confirm="ls /run/nvidia/validations/",
+    confirm="gpudoctor run --link device-plugin; ls /run/nvidia/validations/",
     then=True,
 )
 MATCH_KERNEL = Remedy(
@@ -75,7 +75,7 @@ RESTART_DRIVER_POD = Remedy(
     "Let the driver pod start anew, with the node drained: it builds and loads the driver and mounts its root.",
     run=(
         "kubectl drain NODE --ignore-daemonsets --delete-emptydir-data",
-        "kubectl -n NAMESPACE delete pod -l app=nvidia-driver-daemonset --field-selector spec.nodeName=NODE",
+        "kubectl -n NAMESPACE delete pod -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName=NODE",
         "kubectl uncordon NODE",
     ),
     interrupts="every pod of the node but those of DaemonSets",

@@ -1,7 +1,8 @@
 """Asks the API server for the objects of one node, through kubectl and the kubeconfig named for it: only `get`, nothing is written.
 
-kubectl's cache and preferences are turned off, KUBECONFIG is not handed on (kubernetes.io/docs/reference/kubectl). A kubeconfig may name
-a program that gets credentials; like kubectl itself it runs in a child that is given up at its deadline.
+kubectl's cache and preferences are turned off, KUBECONFIG and the address of a pod's own server are not handed on
+(kubernetes.io/docs/reference/kubectl). A kubeconfig may name a program that gets credentials; like kubectl itself it runs in a child
+that is given up at its deadline.
 """
 
 import json
@@ -25,6 +26,9 @@ LEFT_SECONDS = 0.5
 """With less than this nothing more is asked."""
 
 QUIET = {"KUBERC": "off", "KUBECTL_KUBERC": "false", "LC_ALL": "C"}
+BORROWED = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
+"""Not handed on: with a kubeconfig that holds nothing, kubectl in a pod would be that pod's service account (client-go
+tools/clientcmd/client_config.go, inClusterClientConfig.Possible)."""
 NO_CACHE = "--cache-dir=/dev/null/none"
 """A folder that cannot be made: kubectl goes on without (k8s.io/client-go discovery/cached/disk)."""
 
@@ -36,6 +40,10 @@ _SAID = (
     (pattern(r"(?i)deadline exceeded|timed? ?out|Client\.Timeout"), "timed-out"),
     (pattern(r"(?i)unable to connect|connection refused|no route to host|no such host|x509"), "refused"),
 )
+
+
+_USER = pattern(r'User "[^"]*"')
+"""Who the kubeconfig is says nothing to whoever reads a recording."""
 
 
 class Trouble(Struct, frozen=True):
@@ -75,7 +83,7 @@ def _hindrance(path: str, program: str | None) -> Trouble | None:
 
 
 def _objects(asking: "_Asking", node: Mapping[str, Any]) -> dict[str, Any]:
-    name = str(node.get("metadata", {}).get("name", ""))
+    name = _name_of(node)
     here = f"spec.nodeName={name}"
     asking.list("pods", ("-A", "--field-selector", here))
     asking.list("runtimeclasses", ())
@@ -103,10 +111,12 @@ class _Asking:
     def node(self, name: str) -> Mapping[str, Any] | Trouble:
         """The node of that name; clouds name nodes otherwise than their hosts, whose name the label kubernetes.io/hostname then has."""
         found = self._get("node", name) if name else Trouble("absent", "this node's name is not known")
+        if not isinstance(found, Trouble) and not _name_of(found):
+            return Trouble("unreadable", "kubectl printed no node")
         if isinstance(found, Trouble) and found.why == "absent" and name:
             listed = self._get("nodes", "-l", f"kubernetes.io/hostname={name}")
             items = [] if isinstance(listed, Trouble) else listed.get("items")
-            if isinstance(items, list) and len(items) == 1 and isinstance(items[0], dict):
+            if isinstance(items, list) and len(items) == 1 and isinstance(items[0], dict) and _name_of(items[0]):
                 return items[0]
         return found
 
@@ -129,12 +139,19 @@ class _Asking:
             return Trouble("timed-out", "there was no time left to ask")
         seconds = max(1, min(REQUEST_SECONDS, int(left)))
         argv = (*self._command, "get", kind, *rest, "-o", "json", f"--request-timeout={seconds}s")
-        environment = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+        environment = {key: value for key, value in os.environ.items() if key not in BORROWED}
         try:
             end = run_child(argv, self._deadline.sooner(seconds + 1), environment={**environment, **QUIET})
         except OSError as error:
             return Trouble("failed", f"kubectl could not be started: {error.strerror or error}")
         return _parsed(end)
+
+
+def _name_of(node: object) -> str:
+    """A node's name, "" of what is no node."""
+    metadata = node.get("metadata") if isinstance(node, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _parsed(end: ChildEnd) -> dict[str, Any] | Trouble:
@@ -144,7 +161,7 @@ def _parsed(end: ChildEnd) -> dict[str, Any] | Trouble:
         return _refusal(end)
     try:
         said = json.loads(end.stdout)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Trouble("unreadable", f"kubectl printed {len(end.stdout)} bytes that are no JSON")
     return said if isinstance(said, dict) else Trouble("unreadable", "kubectl printed no object")
 
@@ -152,5 +169,5 @@ def _parsed(end: ChildEnd) -> dict[str, Any] | Trouble:
 def _refusal(end: ChildEnd) -> Trouble:
     lines = end.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
     # Warnings and the log lines of kubectl's own retries come before.
-    said = lines[-1][:300] if lines else f"kubectl ended with {end.exit}"
+    said = _USER.sub("this user", lines[-1])[:300] if lines else f"kubectl ended with {end.exit}"
     return Trouble(next((why for form, why in _SAID if form.search(said)), "failed"), said)

@@ -77,6 +77,7 @@ class _Redactor:
         self._names = Names()
         self._texts = Texts(pseudonyms, self._names)
         self._renamed: dict[tuple[str, str], str] = {}
+        self._host = ""
 
     def learn(self, members: Mapping[str, bytes]) -> None:
         """Find the machine's names and people's, which then are replaced wherever they stand."""
@@ -88,6 +89,7 @@ class _Redactor:
                 self._names.learn(told, "pod")
             for where, text in _texts(name, content):
                 if where in HOST_FILES:
+                    self._host = self._host or text.strip()
                     self._names.learn(text.strip(), "host")
                 elif MACHINE_FILES.match(where) and text.strip() not in CLOUD_TAGS:
                     self._names.learn(text.strip(), "serial")
@@ -215,6 +217,10 @@ class _Redactor:
             return self._json(said) if _is_json(said) else self._texts.text(said, Form.LOG)
         if name.endswith(f"/{CPU_STATE}") and _is_json(text):
             return self._json(self._without_containers(text))
+        if _MANIFEST.search(name) and self._host and (named := _POD_NAME.search(text)) is not None:
+            # The kubelet calls such a pod by this name and the node's (pkg/kubelet/config/common.go): what stands for that stands here.
+            whole = self._texts.hide(f"{named[2]}-{self._host}", "pod")
+            return self._texts.text(f"{text[: named.start(2)]}{whole}{text[named.end(2) :]}", Form.LOG)
         return None
 
     def _without_containers(self, text: str) -> str:
@@ -254,6 +260,8 @@ class _Redactor:
         return self._pseudonyms.reveal(text)
 
 
+_MANIFEST = pattern(r"/(?:pod-)?manifests/[^/]+\Z")
+_POD_NAME = pattern(r"(?m)^(metadata:\n(?:[ \t]+.*\n)*?[ \t]+name:[ \t]*)([\w.-]+)[ \t]*$")
 _STRING = pattern(r"(\"(?:[^\"\\]|\\.)*\")(\s*:)?")
 
 

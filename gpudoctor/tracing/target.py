@@ -14,7 +14,8 @@ from gpudoctor.facts.raw import decimal
 from gpudoctor.facts.workload import Pod, Workload
 from gpudoctor.facts.workloads import Workloads
 from gpudoctor.tracing.stopped import why_stopped
-from gpudoctor.verdicts import Evidence, Unread
+from gpudoctor.tracing.waiting import Waiting, waiting
+from gpudoctor.verdicts import Evidence, Unread, Why
 
 FORMS = (
     "pid:N, docker:NAME, containerd:ID, crio:ID, podman:NAME, pod:NAMESPACE/NAME, slurm:JOB, "
@@ -51,8 +52,8 @@ def parse_target(word: str) -> Target:
     return Target(kind, name)
 
 
-def find(target: Target, desk: Desk) -> tuple[Workload, ...] | Unread:
-    """The workloads it stands for, a pod's containers among them, each led by the process to trace.
+def find(target: Target, desk: Desk) -> tuple[Workload | Waiting, ...] | Unread:
+    """The workloads it stands for, a pod's containers among them, each led by the process to trace; of a pod those that do not run, too.
 
     Raises ConfigError where none fits, or more than one could be meant.
     """
@@ -63,7 +64,7 @@ def find(target: Target, desk: Desk) -> tuple[Workload, ...] | Unread:
         case "pid":
             return (_process(target, workloads, desk),)
         case "pod":
-            return _pod(target, workloads)
+            return _pod(target, workloads, desk)
         case "slurm":
             return _job(target, workloads)
         case _:
@@ -146,8 +147,8 @@ def _only(target: Target, fits: Sequence[Workload], words: Callable[[Workload], 
 # pods and jobs ------------------------------------------------------------------------------------------------------
 
 
-def _pod(target: Target, workloads: Workloads) -> tuple[Workload, ...]:
-    """By `NAMESPACE/NAME`, by the name alone where only one namespace has it, or by uid."""
+def _pod(target: Target, workloads: Workloads, desk: Desk) -> tuple[Workload | Waiting, ...]:
+    """By `NAMESPACE/NAME`, by the name alone where only one namespace has it, or by uid; what does not run the kubelet may know."""
     namespace, slash, name = target.name.rpartition("/")
     pods = workloads.pods
     fits = [
@@ -158,15 +159,37 @@ def _pod(target: Target, workloads: Workloads) -> tuple[Workload, ...]:
     if len(fits) > 1:
         listed = ", ".join(f"pod:{_pod_words(pod)} (uid {pod.uid})" for pod in fits[:MOST_LISTED])
         raise ConfigError(f"{target.word} could be {len(fits)} pods: {listed}; say which, by its uid")
+    known = () if fits and fits[0].containers else _waiting(target, fits, desk)
+    if not fits and not isinstance(known, Unread):
+        # By the uid that the API server told, where no file of the pod tells its name.
+        fits = [pod for pod in pods if any(one.uid == pod.uid for one in known)]
+    if fits and fits[0].containers:
+        return fits[0].containers
+    if known and not isinstance(known, Unread):
+        unseen = _hidden(known, workloads)
+        return tuple(replace(one, unseen=unseen) for one in known)
+    why = f"; what the kubelet knows is not known: {known.detail}" if isinstance(known, Unread) else ""
     if not fits:
         searched = f"none of {len(pods)} pods has that name or uid here"
         unnamed = sum(not pod.name for pod in pods)
         if unnamed:
             searched += f", but of {unnamed} only the uid is known"
-        _refuse(target, searched, [_pod_words(pod) for pod in pods], workloads, "pod")
-    if not fits[0].containers:
-        _refuse(target, "only the sandbox of that pod runs, none of its containers", (), workloads)
-    return fits[0].containers
+        return _refuse(target, f"{searched}{why}", [_pod_words(pod) for pod in pods], workloads, "pod")
+    return _refuse(target, f"only the sandbox of that pod runs, none of its containers{why}", (), workloads)
+
+
+def _hidden(known: Iterable[Waiting], workloads: Workloads) -> Unread | None:
+    """Why a pod may run nevertheless: not all processes are seen, or of some pods only the uid is known."""
+    unnamed = sum(not pod.name and bool(pod.containers) for pod in workloads.pods)
+    if workloads.unlisted is not None or not unnamed or all(one.uid for one in known):
+        return workloads.unlisted
+    return Unread(Why.NOT_ANSWERED, "the pods here", f"of {unnamed} of them only the uid is known")
+
+
+def _waiting(target: Target, fits: Sequence[Pod], desk: Desk) -> tuple[Waiting, ...] | Unread:
+    """By its word, else by the uid of its sandbox."""
+    known = waiting(target.name, desk)
+    return known or (waiting(fits[0].uid, desk) if fits else ())
 
 
 def _pod_words(pod: Pod) -> str:
