@@ -91,7 +91,7 @@ def _against_nvml(api: KubernetesApi, nvml: Nvml, listed: dict[str, tuple[str, s
     if gone:
         name, uuid = next(iter(gone.items()))
         more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-        summary = f"{name} of pool {pool}{more} names a GPU that is not here: {uuid}"
+        summary = f"{name} of the node's slices{more} names a GPU that is not here: {uuid}"
         seen = tuple(one for device in unlisted for one in device.cite("uuid")) or nvml.cite("count")
         remedies = (RESTART_DRA, CREATE_CLAIM_ANEW)
         # A GPU that was lost is gone from NVML as well: then the loss at its address is the reason.
@@ -104,7 +104,7 @@ def _against_nvml(api: KubernetesApi, nvml: Nvml, listed: dict[str, tuple[str, s
         yield Warn(NODE, summary, tuple(stale[:6]), (CREATE_CLAIM_ANEW,), cause="claims")
     if not gone and not stale:
         left = [device for device in unlisted if device.address not in addresses]
-        words = f"{len(listed)} devices of pool {pool} are here"
+        words = f"the {len(listed)} devices of the node's slices are here"
         words += f"; {len(left)} GPUs are in no slice" if left else ""
         yield Pass(
             NODE, words, (api.saying("resourceslices", "", f"pool {pool}: {len(listed)} devices"), *nvml.cite("count"))
