@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpudoctor.facts.desk import Desk, Fact
+from gpudoctor.facts.host import Host
 from gpudoctor.facts.kubelet import KubeletSettings
-from gpudoctor.facts.raw import Answer, Question, Raw, TextFile
+from gpudoctor.facts.raw import Answer, Question
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 ANSWER = "kubernetes"
 NOT_ASKED = "the API server was not asked: that takes --kubeconfig FILE"
-HOSTNAME = "/proc/sys/kernel/hostname"
 
 _WHY: Mapping[str, Why] = {
     "no-permission": Why.NO_PERMISSION,
@@ -129,9 +129,10 @@ def _node_name(desk: Desk) -> str:
     settings = desk.get(KubeletSettings)
     kubelet = None if isinstance(settings, Unread) else settings.kubelet
     told = kubelet.option("hostname-override", "node-name") if kubelet is not None else None
-    return told or _hostname(desk.raw).lower()
+    return told or hostname(desk).lower()
 
 
-def _hostname(raw: Raw) -> str:
-    file = raw.read(HOSTNAME)
-    return file.text.strip() if isinstance(file, TextFile) else ""
+def hostname(desk: Desk) -> str:
+    """The host's name, "" where it is not known: below a root the kernel tells that of whoever looks."""
+    host = desk.get(Host)
+    return host.hostname or "" if isinstance(host, Host) else ""

@@ -11,10 +11,9 @@ from msgspec import Struct
 from gpudoctor.config import ConfigError
 from gpudoctor.facts.desk import Desk
 from gpudoctor.facts.kubelet_checkpoint import KubeletCheckpoint
-from gpudoctor.facts.kubernetes_api import HOSTNAME, KubernetesApi
+from gpudoctor.facts.kubernetes_api import KubernetesApi, hostname
 from gpudoctor.facts.pod_devices import PodDevices
 from gpudoctor.facts.pod_resources import Holder, PodResources
-from gpudoctor.facts.raw import TextFile
 from gpudoctor.tracing.kubelets_side import Held, held_by
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread
 
@@ -86,19 +85,13 @@ def _all(word: str, desk: Desk, pods: PodDevices) -> Iterator[Waiting]:
     if isinstance(api, KubernetesApi):
         yield from _by_api(word, api)
     for asked in pods.asking:
-        names = (asked.name, f"{asked.name}-{_hostname(desk)}")
+        names = (asked.name, f"{asked.name}-{hostname(desk).lower()}")
         if asked.static and asked.runs is None and any(_fits(word, asked.namespace, name) for name in names):
             said = f"its manifest {asked.manifest.where} asks for {asked.count} {asked.resource}"
             yield Waiting(asked.namespace, asked.name, "", asked.container, said, (asked.manifest,))
     record = desk.get(KubeletCheckpoint)
     if isinstance(record, KubeletCheckpoint):
         yield from _recorded(word, record)
-
-
-def _hostname(desk: Desk) -> str:
-    """What the kubelet puts behind the name of a static pod (kubernetes pkg/kubelet/config/common.go), unless it was given another."""
-    file = desk.raw.read(HOSTNAME)
-    return file.text.strip().lower() if isinstance(file, TextFile) else ""
 
 
 def _fits(word: str, namespace: str, name: str, uid: str = "") -> bool:
