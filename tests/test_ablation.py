@@ -15,6 +15,7 @@ from gpudoctor.run import Selection, run
 from gpudoctor.sources.recorded import Record, RecordedNode, Tree
 from gpudoctor.testing import config_of, fixtures, node
 from gpudoctor.verdicts import Status, Unread, Why
+from tests.known_faults import expect
 
 NODES = sorted(place.name for place in fixtures().iterdir() if place.is_dir())
 NOW = datetime.datetime(2026, 11, 29, tzinfo=datetime.timezone.utc)
@@ -172,7 +173,8 @@ def _may_be_gone(before: Report, after: Report) -> bool:
 
 @pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("error", ["EACCES", "ENOENT"])
-def test_blinding_neither_alarms_nor_leaves_a_claim(name: str, error: str) -> None:
+def test_blinding_neither_alarms_nor_leaves_a_claim(name: str, error: str, request: pytest.FixtureRequest) -> None:
+    expect(request, error, name)
     whole = node(name)
     before = _run(BlindedNode(name))
     problems = []
