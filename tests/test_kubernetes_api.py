@@ -581,7 +581,7 @@ def test_slices_that_tell_of_the_gpus_here_are_well(version: str) -> None:
 def test_a_slice_that_names_a_swapped_gpu_is_named() -> None:
     found = with_slices(swapped=True).ask().finding(DRA)
     assert found.status is Status.FAIL
-    assert "gpu-3 of pool n1 names a GPU that is not here: GPU-7d40c1e9" in found.summary
+    assert "gpu-3 of the node's slices names a GPU that is not here: GPU-7d40c1e9" in found.summary
 
 
 def test_a_gpu_for_virtual_machines_is_not_nvmls() -> None:
