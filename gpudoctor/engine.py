@@ -55,9 +55,7 @@ def _run(check: Check, desk: Desk, breakage: Breakage, today: datetime.date) -> 
     if blockers := _blockers(check.needs, breakage, (NODE,)):
         return Outcome(check, blocked_by=blockers)
     if check.over is None:
-        if blockers := _blockers(_unread_links(check, desk), breakage, (NODE,)):
-            return Outcome(check, blocked_by=blockers)
-        return _outcome(check, _ask(check, desk, (NODE,)), desk, today)
+        return _judged(check, (NODE,), desk, breakage, today)
     population = desk.get(check.over)
     if isinstance(population, Unread):
         verdicts = _ask(check, desk, (NODE,)) if _judges_unseen(check) else [population.about(NODE)]
@@ -77,9 +75,15 @@ def _run_over(check: Check, population: Population, desk: Desk, breakage: Breaka
             return Outcome(check, skipped="not-applicable", detail=population.NOTHING)
         verdicts = _ask(check, desk, (NODE,)) if _judges_unseen(check) else [population.unlisted.about(NODE)]
         return _outcome(check, verdicts, desk, today)
-    if blockers := _blockers(check.needs, breakage, members):
-        return Outcome(check, blocked_by=blockers)
-    if blockers := _blockers(_unread_links(check, desk), breakage, members):
+    return _judged(check, members, desk, breakage, today)
+
+
+def _judged(
+    check: Check, members: Sequence[AboutSubject], desk: Desk, breakage: Breakage, today: datetime.date
+) -> Outcome:
+    """What a check says of members, unless a link that it or one of its facts needs is down for all of them."""
+    by_links = _blockers(check.needs, breakage, members)
+    if blockers := by_links or _blockers(_unread_links(check, desk), breakage, members):
         return Outcome(check, blocked_by=blockers)
     return _outcome(check, _ask(check, desk, members), desk, today)
 
