@@ -268,8 +268,7 @@ class _Page(Page):
         about = (answer.why,) if answer.how in (How.NO, How.UNKNOWN) or self.look.verbose else ()
         for words in (*about, *filter(self._is_new, answer.limits)):
             rows.add_row("", "", Text(clean(words), style="dim"))
-        if rows.row_count:
-            self.console.print(rows)
+        self.console.print(rows)
 
     def _image(self, what: str, image: ImageAnswer, indent: str = "  ") -> None:
         self._item(indent, Text.assemble(clean(f"{what}: "), _outcome(image)))

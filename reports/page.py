@@ -1,10 +1,10 @@
 """What pages for a terminal have in common: a console of a width, marks of status, rows, evidence and remedies."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from gpudoctor.reports.look import Look
@@ -20,10 +20,52 @@ GLYPHS = {
     Status.SKIP: ("·", ".", "dim"),
 }
 
+GAP = 2
 BADGE_WIDTH = 9
 LABEL_WIDTH = 8
 MOST_COMMANDS = 8
 MOST_FRAMES = 4
+
+
+class Rows:
+    """Columns of fixed widths, two spaces apart, and a last one that takes the rest of the line and goes on in the next.
+
+    In place of rich.table: every row here is known to fit but for its last cell, and to import and lay out tables costs a quarter of what
+    importing argparse, json and pathlib does.
+    """
+
+    def __init__(self, *widths: int) -> None:
+        self._widths = widths
+        self._rows: list[tuple[Text | str, ...]] = []
+
+    def add_row(self, *cells: Text | str) -> None:
+        """One cell for each width, and the last."""
+        self._rows.append(cells)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """All rows as one text that is not wrapped again."""
+        rest = max(1, options.max_width - sum(self._widths) - GAP * len(self._widths))
+        lines = [line for cells in self._rows for line in self._lines(cells, console, rest)]
+        if lines:
+            whole = Text("\n").join(lines)
+            whole.no_wrap, whole.overflow = True, "ignore"
+            yield whole
+
+    def _lines(self, cells: Sequence[Text | str], console: Console, rest: int) -> Iterator[Text]:
+        columns = [_wrapped(cell, console, width) for cell, width in zip(cells, (*self._widths, rest), strict=True)]
+        for number in range(max(map(len, columns))):
+            line = Text()
+            for column, width in zip(columns, (*self._widths, 0), strict=True):
+                cell = column[number] if number < len(column) else Text()
+                line.append_text(cell)
+                line.append(" " * (width + GAP - cell_len(cell.plain)))
+            yield line
+
+
+def _wrapped(cell: Text | str, console: Console, width: int) -> list[Text]:
+    text = cell if isinstance(cell, Text) else Text(cell)
+    fits = cell_len(text.plain) <= width and "\n" not in text.plain
+    return [text] if fits else list(text.wrap(console, width, overflow="fold"))
 
 
 class Page:
@@ -61,9 +103,7 @@ class Page:
 
     def titled(self, status: Status, text: Text) -> None:
         """A mark and what it stands before."""
-        row = Table.grid(padding=(0, 2, 0, 0))
-        row.add_column(width=BADGE_WIDTH)
-        row.add_column(overflow="fold")
+        row = Rows(BADGE_WIDTH)
         row.add_row(self.badge(status), text)
         self.console.print(row)
 
@@ -72,14 +112,9 @@ class Page:
         fancy, plain, style = GLYPHS[status]
         return Text(f"{plain if self.look.ascii else fancy} {STATUS_WORDS[status]:7}", style=style)
 
-    def grid(self, indent: str, *widths: int) -> Table:
+    def grid(self, indent: str, *widths: int) -> Rows:
         """Columns of these widths behind an indentation, and one that takes the rest of the line."""
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        grid.add_column(width=len(indent) - 2)
-        for width in widths:
-            grid.add_column(width=width)
-        grid.add_column(overflow="fold")
-        return grid
+        return Rows(len(indent) - GAP, *widths)
 
     def shortened(self, words: str, taken: int) -> Text:
         """As much as fits behind what is taken of the line: what matters is told in full further down."""
