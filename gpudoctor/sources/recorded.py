@@ -33,12 +33,16 @@ _ABSENT = ("ENOENT", "ENOTDIR")
 
 
 class Record(Struct, frozen=True):
-    """What is recorded of one path: its entry, or the error that looking gave; the text if it was kept."""
+    """What is recorded of one path: its entry, or the error that looking gave; the text if it was kept.
+
+    `listed` says of a directory that its own names are all recorded, whatever is of what lies below them.
+    """
 
     entry: Entry | None = None
     error: str | None = None
     text: str | None = None
     truncated: bool = False
+    listed: bool = False
     origin: str = ""
 
 
@@ -147,7 +151,8 @@ class RecordedNode:
         place = record.entry.path
         listed = (name for name in self.tree.names(place) if name.startswith(begin))
         names = (name for name in listed if self._exists(f"{place.rstrip('/')}/{name}"))
-        return Listing(path, tuple(sorted(names)), self.is_complete(place), self.listing_origins.get(path, ""))
+        complete = record.listed or self.is_complete(place)
+        return Listing(path, tuple(sorted(names)), complete, self.listing_origins.get(path, ""))
 
     def command(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> CommandOutput | Absent | Unread:
         """A recorded command, by its exact argv."""
@@ -170,6 +175,14 @@ class RecordedNode:
         """Whether everything at and below a path was recorded."""
         return any(path == prefix or path.startswith(prefix + "/") for prefix in self._complete)
 
+    def _is_missing(self, place: str) -> bool:
+        """Whether all names are recorded of the nearest directory above a path that is not: then none of them leads there."""
+        above = place.rpartition("/")[0]
+        while above and self.tree.lookup(above) is None:
+            above = above.rpartition("/")[0]
+        record = self.tree.lookup(above or "/")
+        return record is not None and record.listed
+
     def _exists(self, path: str) -> bool:
         record = self.tree.lookup(path)
         return record is not None and record.error not in _ABSENT
@@ -182,7 +195,7 @@ class RecordedNode:
             return replace(place, where=path)
         record = self.tree.lookup(place or "/")
         if record is None:
-            return Absent(path) if self.is_complete(place) else self.unrecorded(path)
+            return Absent(path) if self.is_complete(place) or self._is_missing(place) else self.unrecorded(path)
         return _error(record, path) or record
 
     def _resolve(self, path: str, *, follow: bool, depth: int = 0) -> str | Absent | Unread:

@@ -108,9 +108,10 @@ class Recorder:
         if not isinstance(listing, Listing):
             self._remember_trouble(place, listing)
             return listing
-        if not begin:
-            self._listed[place] = listing.names
         self._note(place, {"type": EntryType.DIR.value})
+        if listing.complete and not begin:
+            self._listed[place] = listing.names
+            self._note(place, {"listed": True})
         for name in listing.names:
             self.entry(f"{place.rstrip('/')}/{name}")
         return listing
