@@ -340,20 +340,33 @@ def _without(one: Containerd, cri: Cri, row: Reading[OperatorValidations]) -> Ve
         return toolkit.path.about(one)
     if isinstance(one.asked, Unread):
         return one.asked.about(one)
-    waits = not isinstance(row, Unread) and row.waits_for_runtime
-    return _lacking(one, cri, toolkit.evidence, row.cite("row") if waits and not isinstance(row, Unread) else ())
+    return _lacking(one, cri, toolkit.evidence, row)
 
 
-def _lacking(one: Containerd, cri: Cri, toolkit: Cited, operator: Cited) -> Verdict:
+def _waiting(row: Reading[OperatorValidations]) -> Cited | Unread:
+    """What shows that the GPU Operator waits for the runtime, or why that is not known."""
+    if isinstance(row, Unread):
+        return row
+    waits = row.waits_for_runtime
+    if isinstance(waits, Unread):
+        return waits
+    return row.cite("row") if waits else ()
+
+
+def _lacking(one: Containerd, cri: Cri, toolkit: Cited, row: Reading[OperatorValidations]) -> Verdict:
     """The kubelet talks to it, the toolkit is installed, and the two have nothing to do with each other."""
+    operator = _waiting(row)
     names = ", ".join(sorted(cri.runtimes))
     off = "CDI is off" if cri.cdi is False else "CDI finds no spec of NVIDIA"
     fails = 'pods that ask for it fail with no runtime for "nvidia" is configured'
     summary = f"{one.path} has runtimes {names}, none of NVIDIA, and {off}: {fails}"
-    if isinstance(one.plugin_sockets, Unread) and not operator:
-        return one.plugin_sockets.about(one)
     sockets = () if isinstance(one.plugin_sockets, Unread) else one.plugin_sockets
-    wanted = (*(Evidence(path, "exists") for path in sockets[:1]), *operator)
+    told = () if isinstance(operator, Unread) else operator
+    wanted = (*(Evidence(path, "exists") for path in sockets[:1]), *told)
+    if not wanted and (
+        unseen := next((why for why in (one.plugin_sockets, operator) if isinstance(why, Unread)), None)
+    ):
+        return unseen.about(one)
     evidence = (*one.evidence, *toolkit, *wanted)
     remedies = (configure(one), restart(one))
     if one.changed and isinstance(one.told, Told) and _still_has_nvidia(one):

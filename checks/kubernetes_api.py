@@ -150,8 +150,14 @@ def labels_true(
         return
     counts = () if divided else {len(names), len(names if isinstance(gpus, Unread) else gpus.gpus)}
     wrong = list(_wrong_labels(api.node, names, counts, module))
-    if wrong:
-        yield _labels_false(api, wrong, nvml, names)
+    # The GPUs that the label counts may be those on the bus, of which some are hidden.
+    hidden = gpus if isinstance(gpus, Unread) else gpus.unlisted
+    sure = wrong if hidden is None else [each for each in wrong if each[0] != COUNT]
+    if sure:
+        yield _labels_false(api, sure, nvml, names)
+        return
+    if hidden is not None and wrong:
+        yield hidden.about(NODE)
         return
     seen = nvml.cite("count") if isinstance(nvml, Nvml) else ()
     yield Pass(NODE, f"{', '.join(told)} are true", (*api.labels(*told), *seen))
@@ -164,6 +170,8 @@ def _names(nvml: Reading[Nvml], gpus: Reading[DriverGpus]) -> "tuple[list[str] |
         return [device.name or "" for device in nvml.devices], divided
     if isinstance(gpus, Unread):
         return gpus, False
+    if gpus.unseen is not None:
+        return gpus.unseen, False
     models = [gpu.model for gpu in gpus.gpus.values() if isinstance(gpu, DriverGpu) and gpu.model]
     if not models:
         return Unread(Why.NOT_ANSWERED, "NVML", "neither it nor the driver names the GPUs"), False

@@ -319,6 +319,11 @@ def peer_access(gpus: PciGpus, nvml: Reading[Nvml], links: Reading[NvLinks]) -> 
     }
     refused = [pair for pair in pairs if pair.nvlinks and _no(pair) and not {pair.one, pair.other} & apart]
     lonely = links.lonely(pairs)
+    if gpus.unlisted is not None and _hidden(
+        links, (*lonely, *(name for pair in refused for name in (pair.one, pair.other)))
+    ):
+        yield gpus.unlisted.about(NODE)
+        return
     if refused:
         yield from _refused(refused, where, links)
     if lonely:
@@ -330,6 +335,12 @@ def peer_access(gpus: PciGpus, nvml: Reading[Nvml], links: Reading[NvLinks]) -> 
 def _no(pair: GpuPath) -> str:
     """NCCL looks at reading and writing only; that the driver does not know counts as no."""
     return next((pair.p2p[way] for way in ("read", "write") if pair.p2p.get(way, "ok") != "ok"), "")
+
+
+def _hidden(links: NvLinks, names: Iterable[str]) -> bool:
+    """Whether one of the GPUs is not among those that the bus shows: then it may be in MIG mode, or its links down."""
+    seen = {f"GPU{one.device.index}" for one in links if one.device is not None}
+    return any(name not in seen for name in names if name.startswith("GPU"))
 
 
 def _subjects(links: NvLinks, names: Iterable[str]) -> tuple[Subject, ...]:

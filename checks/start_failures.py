@@ -187,8 +187,8 @@ def engine_after_driver(
                 judged = True
                 if _cdi_off(failure, dockers):
                     yield NotApplicable(failure, "Docker has CDI off: toolkit.docker-cdi", failure.cite("line"))
-                elif starts.unseen is not None:
-                    yield starts.unseen.about(failure)
+                elif (unseen := starts.unseen or failure.unsettled) is not None:
+                    yield unseen.about(failure)
                 else:
                     yield _too_early(failure, nodes, specs)
     running = () if isinstance(daemons, Unread) else daemons.of(Program.DOCKERD, Program.CONTAINERD, Program.CRIO)

@@ -24,7 +24,6 @@ from gpudoctor.sources.recorder import Recorder
 from gpudoctor.sources.snapshot import open_snapshot
 from gpudoctor.testing import config_of, fixtures, node
 from gpudoctor.verdicts import Status, Why
-from tests.known_faults import expect
 from tests.live_root import (
     WORKER,
     alone_with_its_workers,  # noqa: F401 - a fixture that each test uses
@@ -59,8 +58,7 @@ def _statuses(report: Report, check: str = "driver-cuda.nvml-answers") -> list[S
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_live_equals_replay(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    expect(request, "live", name)
+def test_live_equals_replay(name: str, tmp_path: Path) -> None:
     root = make_root(name, tmp_path / "root")
     config = config_of(node(name))
     recorder = Recorder(Live(Deadline(20.0), str(root)))

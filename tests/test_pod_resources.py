@@ -29,7 +29,7 @@ from gpudoctor.facts.pod_resources import (
     PodResources,
 )
 from gpudoctor.facts.raw import Answer, Gate, Question
-from gpudoctor.probes import pod_resources
+from gpudoctor.probes import pod_resources, pod_resources_worker
 from gpudoctor.probes.deadline import Deadline
 from gpudoctor.sources.live import Live
 from gpudoctor.sources.recorded import RecordedNode
@@ -285,7 +285,7 @@ STRANGERS: dict[str, tuple[Any, Why, str]] = {
     "silent": ({"raw": {}}, Why.TIMED_OUT, "nothing is said on it, at List"),
     "hanging": ({"calls": {LIST: {"after": 30.0}}}, Why.TIMED_OUT, "the call was not answered in time, at List"),
     "says-only-hello": ({"raw": {"say": FRAME}}, Why.TIMED_OUT, "at List"),
-    "closes-at-once": ({"raw": {"close": True}}, Why.UNREADABLE, "no connection of gRPC"),
+    "closes-at-once": ({"raw": {"close": True}}, Why.NOT_ANSWERED, "UNAVAILABLE"),
     "hello-and-gone": ({"raw": {"say": FRAME, "close": True}}, Why.NOT_ANSWERED, "UNAVAILABLE"),
     "http1": ({"raw": {"say": b"HTTP/1.1 400 Bad Request\r\n\r\n".hex()}}, Why.UNREADABLE, "no connection of gRPC"),
     "garbage": ({"raw": {"say": "deadbeef" * 64}}, Why.UNREADABLE, "no connection of gRPC"),
@@ -317,6 +317,26 @@ def test_whoever_listens_there_is_never_waited_for(name: str, root: Path, tmp_pa
     assert words in unknown(found)[1]
     assert took < pod_resources.SECONDS + 1.0
     assert replayed(recorder, tmp_path) == found
+
+
+@pytest.mark.parametrize(
+    "detail",
+    ["failed to connect to all addresses; last error: UNAVAILABLE: unix:kubelet.sock: {0}", "Stream removed ({0})"],
+)
+@pytest.mark.parametrize(
+    "said",
+    [
+        "recvmsg:Connection reset by peer (104)",
+        "Delayed close due to in-progress write (sendmsg: Broken pipe (32))",
+        "Delayed close due to in-progress write (Socket closed) (sendmsg: Broken pipe (32))",
+        "Socket closed",
+    ],
+)
+def test_who_ends_the_connection_has_not_answered_whenever_grpc_notices(detail: str, said: str) -> None:
+    """What grpc says of it depends on whether it was writing or reading."""
+    kubelet = object.__new__(pod_resources_worker.Kubelet)
+    failed = kubelet._failure("UNAVAILABLE", detail.format(said))
+    assert failed.why == "failed" and said in str(failed)
 
 
 def test_a_queue_that_nobody_empties(root: Path) -> None:

@@ -5,19 +5,20 @@ such file or directory"), so a missing source is a fault. A node with a type and
 one the host's must exist, and its own major counts where it states one (container-device-interface pkg/cdi/container-edits_unix.go).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from gpudoctor.facts.cdi_named import distinct_nodes, driver_version, hook_programs, mounted
 from gpudoctor.facts.cdi_spec import CdiNode, CdiSpec
 from gpudoctor.facts.cdi_specs import CdiFile, CdiSpecs
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.device_nodes import CONTROL, CONTROL_MINOR, NVIDIA_MAJOR, UVM, Majors, describe
-from gpudoctor.facts.driver import DriverGpu, DriverGpus, NvidiaModule
+from gpudoctor.facts.driver import DriverGpu, DriverGpus, NvidiaModule, hidden_gpus
 from gpudoctor.facts.gpu_specs import GPU
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.programs import Located, locate
-from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw, decimal
+from gpudoctor.facts.raw import Absent, Entry, EntryType, Raw
 from gpudoctor.facts.viewpoint import Viewpoint
 from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
@@ -26,8 +27,6 @@ MODESET, MODESET_MINOR = "/dev/nvidia-modeset", 254
 """nv-chardev-numbers.h of open-gpu-kernel-modules."""
 CAPABILITIES, CHANNELS = "/dev/nvidia-caps/", "/dev/nvidia-caps-imex-channels/"
 ALL = "all"
-IN_CONTAINER = "startContainer"
-"""Hooks of this name are looked for inside the container (runtime-spec config.md, "POSIX-platform Hooks")."""
 
 _MAJOR_NAMES = (
     (CHANNELS, "nvidia-caps-imex-channels"),
@@ -37,14 +36,8 @@ _MAJOR_NAMES = (
 )
 """Names in /proc/devices of majors that the kernel deals out anew at each boot, by how the paths of their nodes begin."""
 _GPU_NODE = pattern(r"/dev/nvidia(\d{1,3})")
-_OWN_VERSION = pattern(
-    r"/(?:lib(?:cuda|nvidia-ml|nvidia-ptxjitcompiler|nvidia-cfg|nvidia-opencl|cudadebugger|nvidia-allocator|EGL_nvidia|GLX_nvidia)\.so\."
-    r"|firmware/nvidia/)(\d{3,4}\.\d+(?:\.\d+)?)(?:/|$)"
-)
-"""Files that carry the driver's version; libnvidia-egl-gbm.so.1.1.2 and others have one of their own."""
 _LETTERS = {EntryType.CHAR: "c", EntryType.BLOCK: "b", EntryType.FIFO: "p"}
 """What a spec may state as the type of each; one that differs from the host's is refused (fillMissingInfo)."""
-_HOST_VERSION = "--host-driver-version="
 
 
 class Gone(Struct, frozen=True):
@@ -138,7 +131,9 @@ class _Node:
         listed = gpus.gpus.values() if isinstance(gpus, DriverGpus) else ()
         self._gpus = {gpu.uuid.lower(): gpu for gpu in listed if isinstance(gpu, DriverGpu) and gpu.uuid is not None}
         told = all(isinstance(gpu, Absent) or (isinstance(gpu, DriverGpu) and gpu.uuid is not None) for gpu in listed)
-        self._all_known = isinstance(gpus, DriverGpus) and told and bool(self._gpus)
+        self._hidden = hidden_gpus(gpus)
+        whole = isinstance(gpus, DriverGpus) and gpus.unlisted is None
+        self._all_known = whole and told and bool(self._gpus)
         self._minors = {gpu.minor for gpu in listed if isinstance(gpu, DriverGpu) and gpu.minor is not None}
         self._mig = _mig_devices(desk) if self._all_known else None
         self._entries: dict[str, Entry | Absent | Unread] = {}
@@ -146,12 +141,12 @@ class _Node:
     def held_against(self, file: CdiFile) -> SpecState:
         spec = file.loaded
         assert spec is not None
-        version = _version(spec)
+        version = driver_version(spec)
         old_mig = self._old_mig(spec)
         gone, unseen = self._gone(spec, has_old_mig=bool(old_mig))
         return SpecState(
             file=file,
-            looked=len(_sources(spec)) + len(spec.nodes) + len(spec.hooks),
+            looked=len(mounted(spec)) + len(spec.nodes) + len(spec.hooks),
             gone=gone,
             numbers=tuple(self._wrong_nodes(spec)),
             misled=tuple(self._misled(spec)),
@@ -161,7 +156,7 @@ class _Node:
             old_mig=old_mig,
             missing=tuple(self._missing(spec)),
             gpus=sum(_is_gpu(device.name) for device in spec.devices) if self._all_known else 0,
-            unseen=unseen,
+            unseen=(*unseen, *self._undecided(spec)),
             uvm=self._left_out(spec),
         )
 
@@ -190,25 +185,36 @@ class _Node:
     def _gone(self, spec: CdiSpec, *, has_old_mig: bool) -> tuple[tuple[Gone, ...], tuple[Unread, ...]]:
         gone: list[Gone] = []
         unseen: list[Unread] = []
-        for path, line in _sources(spec).items():
+        for path, line in mounted(spec).items():
             found = self._entry(path)
             if isinstance(found, Absent):
                 gone.append(Gone(path, "is to be mounted and is not here", line, (found.evidence,)))
             elif isinstance(found, Unread):
                 unseen.append(found)
-        for node in _distinct_nodes(spec):
-            found = self._entry(node.source)
-            if isinstance(found, Unread):
-                unseen.append(found)
-            elif _is_char(found) or not self._elsewhere(node, has_old_mig=has_old_mig):
-                gone += _gone_node(node, found if node.self_contained else self._itself(node.source, found))
-        for path, line in _programs(spec).items():
+        for node in distinct_nodes(spec):
+            lacking = self._lacking(node, has_old_mig=has_old_mig)
+            if isinstance(lacking, Unread):
+                unseen.append(lacking)
+            else:
+                gone += lacking
+        for path, line in hook_programs(spec).items():
             program = self._program(path)
             if isinstance(program, Unread):
                 unseen.append(program)
             elif not program.found:
                 gone.append(Gone(path, _unfit(program), line, program.evidence))
         return tuple(gone), tuple(unseen)
+
+    def _lacking(self, node: CdiNode, *, has_old_mig: bool) -> tuple[Gone, ...] | Unread:
+        """A node that is not there, or is none, where no other check tells of that."""
+        found = self._entry(node.source)
+        if isinstance(found, Unread):
+            return found
+        elsewhere = False if _is_char(found) else self._elsewhere(node, has_old_mig=has_old_mig)
+        if isinstance(elsewhere, Unread):
+            return elsewhere
+        seen = found if node.self_contained else self._itself(node.source, found)
+        return () if elsewhere else tuple(_gone_node(node, seen))
 
     def _itself(self, path: str, found: Entry | Absent) -> Entry | Absent:
         """What an engine sees that asks the host's node: a link is no node to it (deviceInfoFromPath, lstat)."""
@@ -221,12 +227,13 @@ class _Node:
             return program.path
         return program if program.found or not self._contained else _within(path)
 
-    def _elsewhere(self, node: CdiNode, *, has_old_mig: bool) -> bool:
+    def _elsewhere(self, node: CdiNode, *, has_old_mig: bool) -> bool | Unread:
         """Whether a node that is missing, or is none, is the host's fault, told by other checks: the driver has a device for it."""
         plain = _plain(node.source)
         gpu = _GPU_NODE.fullmatch(plain)
         if gpu is not None:
-            return int(gpu[1]) in self._minors
+            here = int(gpu[1]) in self._minors
+            return here if here or self._hidden is None else self._hidden
         if plain == CONTROL or plain.startswith(UVM):
             return True
         if plain.startswith(CAPABILITIES):
@@ -236,7 +243,7 @@ class _Node:
     # Numbers -----------------------------------------------------------------------------------------------------------
 
     def _wrong_nodes(self, spec: CdiSpec) -> Iterator[WrongNode]:
-        for node in _distinct_nodes(spec):
+        for node in distinct_nodes(spec):
             stated = node.numbers
             if stated is None or node.type == "b":
                 continue
@@ -270,6 +277,12 @@ class _Node:
             yield from (
                 device.name for device in spec.devices if _is_gpu(device.name) and device.name.lower() not in self._gpus
             )
+
+    def _undecided(self, spec: CdiSpec) -> Iterator[Unread]:
+        """Why it is not known of a name whether a GPU has it."""
+        names = (device.name.lower() for device in spec.devices if _is_gpu(device.name))
+        if self._hidden is not None and any(name not in self._gpus for name in names):
+            yield self._hidden
 
     def _misled(self, spec: CdiSpec) -> Iterator[Misled]:
         for device in spec.devices:
@@ -308,7 +321,7 @@ class _Node:
         """Whether a library of the loaded driver lies where the spec takes one of another version from."""
         if not version or self.driver is None or version == self.driver:
             return False
-        library = next((path for path in _sources(spec) if path.endswith(f".so.{version}")), "")
+        library = next((path for path in mounted(spec) if path.endswith(f".so.{version}")), "")
         beside = f"{library.removesuffix(version)}{self.driver}"
         return bool(library) and isinstance(self._entry(beside), Entry)
 
@@ -340,28 +353,6 @@ def _plain(path: str) -> str:
     return path[at:] if at > 0 else path
 
 
-def _sources(spec: CdiSpec) -> dict[str, int]:
-    """What is mounted of the host, each path once, with its first line."""
-    found: dict[str, int] = {}
-    for mount in spec.mounts:
-        if mount.binds:
-            found.setdefault(mount.host_path, mount.place.line)
-    return found
-
-
-def _programs(spec: CdiSpec) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for hook in spec.hooks:
-        if hook.name != IN_CONTAINER and hook.path.startswith("/"):
-            found.setdefault(hook.path, hook.place.line)
-    return found
-
-
-def _distinct_nodes(spec: CdiSpec) -> Iterable[CdiNode]:
-    """Of nodes that are named in several devices the first with the same numbers."""
-    return {(node.source, node.numbers, node.type): node for node in reversed(spec.nodes)}.values()
-
-
 def _gone_node(node: CdiNode, found: Entry | Absent) -> Iterator[Gone]:
     if isinstance(found, Absent):
         yield Gone(node.source, "is to be a device node and is not here", node.place.line, (found.evidence,))
@@ -380,17 +371,3 @@ def _is_char(found: Entry | Absent) -> bool:
 def _unfit(program: Located) -> str:
     there = any("not executable" in piece.shows for piece in program.evidence)
     return "is a hook's program and cannot be executed" if there else "is a hook's program and is not here"
-
-
-def _version(spec: CdiSpec) -> str:
-    """The driver's version that most of the files carry, or a hook is told; "" where none does."""
-    versions = [found[1] for path in _sources(spec) if (found := _OWN_VERSION.search(path)) is not None]
-    if not versions:
-        told = (
-            word.removeprefix(_HOST_VERSION)
-            for hook in spec.hooks
-            for word in hook.args
-            if word.startswith(_HOST_VERSION)
-        )
-        versions = [word for word in told if decimal(word.partition(".")[0]) is not None]
-    return max(sorted(set(versions)), key=versions.count, default="")

@@ -16,7 +16,7 @@ from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.docker_kept import MOST_CONTAINERS, docker_roots, is_restarted
 from gpudoctor.facts.oci_config import DockerContainer, OciConfig
 from gpudoctor.facts.raw import Listing, Raw, TextFile
-from gpudoctor.facts.start_failures import EngineJournal, StartFailures
+from gpudoctor.facts.start_failures import EngineJournal, StartFailure, StartFailures
 from gpudoctor.facts.workload import SHORT, Workload
 from gpudoctor.facts.workloads import Workloads
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread
@@ -60,7 +60,10 @@ class CdiRequests(Fact, frozen=True):
         if isinstance(specs, CdiSpecs) and specs.of_nvidia:
             seen = {request.subject.key for request in running}
             kept = [request for request in _kept(desk) if request.subject.key not in seen]
-        told = _told(desk, specs) if isinstance(specs, CdiSpecs) else ()
+        failures = list(_unresolved(desk, specs)) if isinstance(specs, CdiSpecs) else []
+        # One that may be over is no request that is known.
+        told = [_refused(failure) for failure in failures if failure.unsettled is None]
+        unseen += [failure.unsettled for failure in failures if failure.unsettled is not None]
         return cls(requests=(*running, *kept, *told), unseen=tuple(unseen))
 
 
@@ -156,10 +159,14 @@ def _decoded(raw: Raw, path: str, kind: type[_T]) -> _T | None:
 # Journals ------------------------------------------------------------------------------------------------------------
 
 
-def _told(desk: Desk, specs: CdiSpecs) -> Iterator[CdiRequest]:
+def _unresolved(desk: Desk, specs: CdiSpecs) -> Iterator[StartFailure]:
     """Names that an engine could not resolve; where NVIDIA has no spec at all that is another check's matter."""
     starts = desk.get(StartFailures) if specs.of_nvidia else None
     for journal in starts.journals.values() if isinstance(starts, StartFailures) else ():
         for failure in journal.failures if isinstance(journal, EngineJournal) else ():
             if failure.error.name == UNRESOLVABLE and failure.detail:
-                yield CdiRequest(failure.subject, (failure.detail,), Standing.REFUSED, failure.cite("line"))
+                yield failure
+
+
+def _refused(failure: StartFailure) -> CdiRequest:
+    return CdiRequest(failure.subject, (failure.detail,), Standing.REFUSED, failure.cite("line"))

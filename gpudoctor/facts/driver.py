@@ -59,9 +59,15 @@ class DriverGpu(Citable, frozen=True):
 
 
 class DriverGpus(Fact, frozen=True):
-    """The GPUs the driver lists, by PCI address; a GPU it does not hold is `Absent` there."""
+    """The GPUs the driver lists, by PCI address; a GPU it does not hold is `Absent` there. `unlisted` is why the bus may have others."""
 
     gpus: Mapping[str, DriverGpu | Absent | Unread]
+    unlisted: Unread | None = None
+
+    @property
+    def unseen(self) -> Unread | None:
+        """Why a minor, a UUID or a model that none of them has may be a GPU's all the same."""
+        return self.unlisted or next((gpu for gpu in self.gpus.values() if isinstance(gpu, Unread)), None)
 
     @classmethod
     def gather(cls, desk: Desk) -> "DriverGpus | Unread":
@@ -69,7 +75,13 @@ class DriverGpus(Fact, frozen=True):
         pci = desk.get(PciGpus)
         if isinstance(pci, Unread):
             return pci
-        return cls(gpus={gpu.address: _driver_gpu(desk.raw, gpu.address) for gpu in pci})
+        return cls(gpus={gpu.address: _driver_gpu(desk.raw, gpu.address) for gpu in pci}, unlisted=pci.unlisted)
+
+
+def hidden_gpus(driver: Reading[DriverGpus]) -> Unread | None:
+    """Why GPUs may be here of which nothing is known; that a recording does not hold them is no reason."""
+    unread = driver if isinstance(driver, Unread) else driver.unseen
+    return None if unread is None or unread.why is Why.NOT_RECORDED else unread
 
 
 def _loaded(raw: Raw) -> tuple[Reading[bool], Evidence]:

@@ -11,7 +11,13 @@ from gpudoctor.facts.workload import Workload
 from gpudoctor.facts.workload_devices import Devices, WorkloadDevices
 from gpudoctor.facts.workload_wishes import Wishes, WorkloadWishes
 from gpudoctor.facts.workloads import Workloads
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Subject, SubjectKind, Unread
+
+_MANAGING = pattern(
+    r"(?:kube-|nvidia-|gpu-|gpudoctor|dcgm|node-feature-discovery)|.*(?:device-plugin|dcgm-exporter|gpu-feature-discovery)"
+)
+"""NVIDIA/gpu-operator assets, DaemonSets with NVIDIA_VISIBLE_DEVICES=all; charts put the name of a release before a component's."""
 
 
 class GpuWorkload(Citable, frozen=True):
@@ -37,6 +43,13 @@ class GpuWorkload(Citable, frozen=True):
     def only_image(self) -> bool:
         """Whether only a variable that images set asks for all: without nodes it is a wish that nobody fulfilled, no fault."""
         return self.wishes.only_image
+
+    @property
+    def manages_gpus(self) -> bool:
+        """Whether it manages or watches GPUs, by the name of its pod, its namespace or its own: such see all of them on purpose."""
+        pod = self.workload.pod
+        names = (pod.name, pod.namespace) if pod is not None else (self.workload.name,)
+        return any(_MANAGING.match(name) for name in names)
 
     @property
     def has_gpu(self) -> Reading[bool]:

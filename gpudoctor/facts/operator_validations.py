@@ -7,11 +7,11 @@ driver-ready and toolkit-ready alone.
 
 from collections.abc import Mapping
 
-from gpudoctor.facts.boot import booted_at, in_words
-from gpudoctor.facts.desk import Desk, Fact
+from gpudoctor.facts.boot import STAT, booted_at, in_words
+from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.kubelet import KubeletSettings
 from gpudoctor.facts.raw import Absent, Entry, Listing, Raw, TextFile, decimal
-from gpudoctor.verdicts import Evidence, Unread
+from gpudoctor.verdicts import Evidence, Unread, Why
 
 FOLDER = "/run/nvidia/validations"
 DRIVER, TOOLKIT, CUDA, PLUGIN = STAGES = ("driver-ready", "toolkit-ready", "cuda-ready", "plugin-ready")
@@ -20,6 +20,7 @@ CONTAINER_READY = ".driver-ctr-ready"
 WORKLOAD_TYPE = "workload-type"
 _OF_MACHINES = {"vfio-pci-ready", "vgpu-manager-ready", "host-vgpu-manager-ready", "vgpu-devices-ready"}
 _NO_KUBELET = Evidence("processes (/proc/*/stat)", "no kubelet runs on this node")
+UPTIME = "/proc/uptime"
 STARTING = 600.0
 """So long, in seconds, a stage may take: the validator tries for five minutes to start a pod."""
 BUILDING = 1260.0
@@ -34,7 +35,7 @@ class OperatorValidations(Fact, frozen=True):
 
     `names` are all files there, `settings` the variables that driver-ready tells, `workloads` what the node is for. `age` is how long
     ago the last stage was written, in seconds, or the folder was made or emptied where none was, the node was booted where that is not
-    told; None where it is not known.
+    told; None where it is not known. `unseen` is why it may have come further, or may have had less time, than it seems.
     """
 
     present: bool
@@ -55,10 +56,13 @@ class OperatorValidations(Fact, frozen=True):
         return self.age is not None and self.age < (BUILDING if self.missing == DRIVER else STARTING)
 
     @property
-    def waits_for_runtime(self) -> bool:
+    def waits_for_runtime(self) -> Reading[bool]:
         """Whether a container of the runtime nvidia should long have been started here: that is the toolkit's stage."""
-        late = self.missing == TOOLKIT and not self.young
-        return self.present and self.workloads == CONTAINERS and self.unseen is None and late
+        stages = (TOOLKIT,) if self.unseen is None else (DRIVER, TOOLKIT)
+        late = self.missing in stages and not self.young
+        if not self.present or self.workloads != CONTAINERS or not late:
+            return False
+        return True if self.unseen is None else self.unseen
 
     @property
     def done(self) -> tuple[str, ...]:
@@ -84,6 +88,7 @@ class OperatorValidations(Fact, frozen=True):
         age, since = _age(desk.raw, there)
         workloads = _workloads(desk.raw, listing)
         unseen = None if listing.complete else _unseen(desk.raw, there)
+        unseen = unseen or (_timeless(desk.raw, there) if age is None else None)
         return cls(
             present=True,
             names=listing.names,
@@ -100,6 +105,12 @@ def _unseen(raw: Raw, there: list[str]) -> Unread | None:
     stage = next((stage for stage in STAGES if stage not in there), None)
     entry = raw.entry(f"{FOLDER}/{stage}") if stage is not None else None
     return entry if isinstance(entry, Unread) else None
+
+
+def _timeless(raw: Raw, there: list[str]) -> Unread | None:
+    """What hides when the last stage was written; of a recording that does not hold it the row alone counts."""
+    looked = (raw.entry(f"{FOLDER}/{there[-1]}" if there else FOLDER), raw.read(UPTIME), raw.read(STAT))
+    return next((one for one in looked if isinstance(one, Unread) and one.why is not Why.NOT_RECORDED), None)
 
 
 def _in_words(listing: Listing, since: str) -> str:
@@ -122,7 +133,7 @@ def _age(raw: Raw, there: list[str]) -> tuple[float | None, str]:
 
 def _uptime(raw: Raw) -> float | None:
     """Seconds since the boot (proc_uptime(5))."""
-    file = raw.read("/proc/uptime")
+    file = raw.read(UPTIME)
     whole = file.text.partition(".")[0] if isinstance(file, TextFile) else ""
     seconds = decimal(whole)
     return None if seconds is None else float(seconds)

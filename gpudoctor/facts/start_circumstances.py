@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gpudoctor.facts.boot import booted_at
 from gpudoctor.facts.desk import Desk
-from gpudoctor.facts.driver import GPUS, DriverGpu, DriverGpus
+from gpudoctor.facts.driver import GPUS, DriverGpu, DriverGpus, hidden_gpus
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.persistence import PersistenceDaemon
@@ -123,10 +123,12 @@ def _moment(at: str | None, booted: int | None) -> float | None:
 
 def _gpus(desk: Desk, told: Told) -> Circumstance | None:
     known = dict(_identities(desk, migs=told.detail.startswith("MIG-")))
-    if not known:
-        return None
     if told.detail in known:
         return Circumstance("it is there now", (known[told.detail],), GPU_BACK)
+    if (hidden := hidden_gpus(desk.get(DriverGpus))) is not None:
+        return Circumstance(f"whether it is there now is not known ({hidden.where}: {hidden.detail})")
+    if not known:
+        return None
     named, more = list(known)[:MOST_NAMED], len(known) - MOST_NAMED
     words = f"there is {' and '.join(named)}" if len(named) < 3 else f"there are {', '.join(named)}"
     return Circumstance(words + (f" and {more} more" if more > 0 else ""), tuple(known[name] for name in named))
@@ -139,7 +141,7 @@ def _identities(desk: Desk, *, migs: bool) -> Iterator[tuple[str, Evidence]]:
     for gpu in listed:
         if gpu.uuid is not None and not migs:
             yield gpu.uuid, Evidence(f"{GPUS}/{gpu.address}/information", f"GPU UUID: {gpu.uuid}")
-    if listed and all(gpu.uuid is not None for gpu in listed) and not migs:
+    if listed and all(gpu.uuid is not None for gpu in listed) and hidden_gpus(driver) is None and not migs:
         return
     nvml = desk.get(Nvml)
     for device in () if isinstance(nvml, Unread) else nvml.devices:

@@ -12,15 +12,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.facts.boot import booted_at
-from gpudoctor.facts.daemons import TICKS_PER_SECOND, Daemons, Program
+from gpudoctor.facts.daemons import Daemons, Program
 from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.docker_kept import KeptContainer, KeptContainers
-from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
-from gpudoctor.facts.oci_config import DockerContainer, OciConfig
+from gpudoctor.facts.gpu_workloads import GpuWorkloads
 from gpudoctor.facts.podman import PROGRAMS
 from gpudoctor.facts.raw import JOURNALS, Entry, Log, Raw, SourceKind
 from gpudoctor.facts.start_circumstances import Circumstance, Told, look
 from gpudoctor.facts.start_containers import StartedContainer, known_as, named_in
+from gpudoctor.facts.start_successes import Starts
 from gpudoctor.knowledge.start_errors import ANCHOR, ERRORS, StartError, Whose
 from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
@@ -51,13 +51,6 @@ ENGINES = {
     Program.CRIO: "cri-o",
     Program.KUBELET: KUBELET,
 }
-_ENGINE_OF = {
-    DOCKER: (DOCKER,),
-    PODMAN: (PODMAN,),
-    "containerd": ("containerd", "nerdctl"),
-    "cri-o": ("crio", "cri-o"),
-}
-"""What an engine is called by the control groups of its containers; the kubelet starts those of any."""
 
 # journalctl -o short-iso: "2026-11-29T12:00:00+0000 n1 dockerd[935]: …"; +00:00 since systemd 255.
 _LINE = pattern(r"^(\S*\d{4}-\d\d-\d\dT\S+|\w{3} +\d+ [\d:]+) \S+ [^:\[]+(?:\[\d+\])?: (.*)$")
@@ -148,20 +141,6 @@ class _Matched(Struct, frozen=True):
     begin: int
 
 
-class _Starts(Struct, frozen=True):
-    """When each engine last started a container that has a GPU and still runs, and one that got it by the toolkit."""
-
-    any: dict[str, float] = {}
-    given: dict[str, float] = {}
-
-    def over(self, failure: StartFailure) -> bool:
-        """Whether a later start of its engine shows that it would succeed now: for a node that came late the node is enough."""
-        started = self.any if failure.error.whose is Whose.ORDER else self.given
-        names = _ENGINE_OF.get(failure.engine)
-        moments = [moment for name, moment in started.items() if names is None or name in names]
-        return failure.at is not None and any(failure.at < moment for moment in moments)
-
-
 class StartFailures(Fact, frozen=True):
     """The journals by engine, or why one cannot be read. `unseen` is why it is not known what has been started since."""
 
@@ -172,7 +151,7 @@ class StartFailures(Fact, frozen=True):
         """The failures of one kind that one engine's journal tells and that are not over."""
         journal = self.journals.get(engine)
         failures = journal.failures if isinstance(journal, EngineJournal) and self.unseen is None else ()
-        return tuple(one for one in failures if one.error.name == name)
+        return tuple(one for one in failures if one.error.name == name and one.unsettled is None)
 
     @classmethod
     def gather(cls, desk: Desk) -> "StartFailures | Unread":
@@ -183,7 +162,7 @@ class StartFailures(Fact, frozen=True):
             return daemons if isinstance(daemons, Unread) else cls(journals={})
         workloads = desk.get(GpuWorkloads)
         unseen = workloads if isinstance(workloads, Unread) and workloads.why is not Why.NOT_RECORDED else None
-        starts = _Starts() if isinstance(workloads, Unread) else _starts(desk.raw, workloads)
+        starts = Starts.of(desk, workloads)
         read = {engine: _journal(desk, engine, unit, starts) for engine, unit in units.items()}
         journals = {engine: journal for engine, journal in read.items() if engine != PODMAN or _tells(journal)}
         if not journals and isinstance(daemons, Unread):
@@ -217,23 +196,31 @@ def _with_surroundings(desk: Desk, journal: EngineJournal | Unread) -> EngineJou
     """With what else of the node bears on what is not over."""
     if isinstance(journal, Unread):
         return journal
-    cures = [(failure, _cured(desk, failure)) for failure in journal.failures]
+    failures: list[StartFailure] = []
+    over: list[StartFailure] = []
+    cures: list[Cited] = []
+    for failure in journal.failures:
+        cure = _cured(desk, failure)
+        if isinstance(cure, Unread) or not cure:
+            failures.append(_with_circumstances(desk, failure, cure if isinstance(cure, Unread) else None))
+        else:
+            over.append(failure)
+            cures.append(cure)
     return replace(
-        journal,
-        failures=tuple(_with_circumstances(desk, failure) for failure, cure in cures if not cure),
-        over=(*(failure for failure, cure in cures if cure), *journal.over),
-        cured=next((cure for _, cure in cures if cure), ()),
+        journal, failures=tuple(failures), over=(*over, *journal.over), cured=next(iter(cures), journal.cured)
     )
 
 
-def _cured(desk: Desk, failure: StartFailure) -> Cited:
+def _cured(desk: Desk, failure: StartFailure) -> Cited | Unread:
     from gpudoctor.facts.start_cures import cured
 
     return cured(desk, failure.engine, failure.error.name, failure.detail, failure.at)
 
 
-def _with_circumstances(desk: Desk, failure: StartFailure) -> StartFailure:
-    looked = (look(desk, beside, failure.last) for beside in failure.error.beside)
+def _with_circumstances(desk: Desk, failure: StartFailure, uncertain: Unread | None) -> StartFailure:
+    """`uncertain` is why it is not known whether a restart has cured it."""
+    looked = [look(desk, beside, failure.last) for beside in failure.error.beside]
+    looked += [*failure.circumstances, None if uncertain is None else Circumstance(unread=uncertain)]
     circumstances = tuple(one for one in looked if one is not None)
     instead = next((one.instead for one in circumstances if one.instead is not None), failure.error)
     containers = tuple(known_as(desk, name) for name in failure.names[-MOST_CONTAINERS:])
@@ -260,13 +247,20 @@ def _name(unit: str) -> str:
     return f"{JOURNALS}{unit}.log"
 
 
-def _journal(desk: Desk, engine: str, unit: str, starts: _Starts) -> EngineJournal | Unread:
+def _journal(desk: Desk, engine: str, unit: str, starts: Starts) -> EngineJournal | Unread:
     log = desk.raw.log(_name(unit))
     lines = [] if isinstance(log, Unread) else list(_lines(log))
     kept = list(_kept(desk)) if engine == DOCKER else []
-    found = list(_failures(engine, lines, kept))
-    over = [one for one in found if starts.over(one)]
-    failures = tuple(one for one in found if one not in over)
+    failures: tuple[StartFailure, ...] = ()
+    over: list[StartFailure] = []
+    for one in _failures(engine, lines, kept):
+        # For a node that came late the node is enough.
+        later = starts.after(engine, one.at, by_hand=one.error.whose is Whose.ORDER)
+        if later is True:
+            over.append(one)
+        else:
+            doubts = (Circumstance(unread=later),) if isinstance(later, Unread) else ()
+            failures += (replace(one, circumstances=doubts),)
     if isinstance(log, Unread):
         return EngineJournal(failures=failures, over=tuple(over), unread=log) if failures else log
     looked = Evidence(log.where, f"{len(log.text.splitlines())} lines were looked through")
@@ -356,24 +350,3 @@ def _moment(stamp: str) -> float | None:
         except ValueError:
             continue
     return None
-
-
-def _starts(raw: Raw, workloads: GpuWorkloads) -> _Starts:
-    booted = booted_at(raw)
-    starts = _Starts(any={}, given={})
-    for one in workloads if booted is not None else ():
-        leading = one.workload.leading
-        if booted is not None and leading is not None and leading.started and one.has_gpu is True:
-            engine, moment = one.workload.engine, booted + leading.started / TICKS_PER_SECOND
-            for started in (starts.any, starts.given) if _by_toolkit(one) else (starts.any,):
-                started[engine] = max(started.get(engine, 0.0), moment)
-    return starts
-
-
-def _by_toolkit(one: GpuWorkload) -> bool:
-    """Whether it got its GPU by the toolkit or by CDI; of one whose configuration is not known that is not denied."""
-    config, docker = one.workload.config, one.workload.docker
-    if not isinstance(config, OciConfig):
-        return True
-    asked = isinstance(docker, DockerContainer) and bool(docker.requests)
-    return asked or config.legacy_hook or config.edited or bool(config.requests)

@@ -192,7 +192,8 @@ def gpu_minors(driver: DriverGpus | Unread) -> tuple[frozenset[int], bool]:
     """The minors of GPUs that are known, and whether they are those of all."""
     gpus = [] if isinstance(driver, Unread) else list(driver.gpus.values())
     known = [gpu.minor for gpu in gpus if isinstance(gpu, DriverGpu) and gpu.minor is not None]
-    return frozenset(known), bool(known) and len(known) == len(gpus)
+    complete = not isinstance(driver, Unread) and driver.unlisted is None and len(known) == len(gpus)
+    return frozenset(known), bool(known) and complete
 
 
 def hidden_gpu(devices: Devices, minors: Iterable[int]) -> Unread | None:

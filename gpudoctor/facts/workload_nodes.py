@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.device_nodes import CONTROL, NVIDIA_MAJOR, UVM, Majors, describe
-from gpudoctor.facts.driver import DriverGpu, DriverGpus
+from gpudoctor.facts.driver import DriverGpu, DriverGpus, hidden_gpus
 from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
+from gpudoctor.facts.mig import Mig
 from gpudoctor.facts.process_status import ProcessStatus
 from gpudoctor.facts.raw import EntryType
 from gpudoctor.facts.workload_access import (
@@ -24,7 +25,7 @@ from gpudoctor.facts.workload_access import (
     root_of_workload,
 )
 from gpudoctor.facts.workload_devices import Devices, NodeInside
-from gpudoctor.facts.workload_requests import asked_gpus, named_minors
+from gpudoctor.facts.workload_requests import asked_gpus, mig_names, named_minors
 from gpudoctor.facts.workload_users import WorkloadUser, WorkloadUsers, is_restricted
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
@@ -38,6 +39,7 @@ class NodeTrouble(str, Enum):
     NO_GPU = "no-gpu-node"
     NOT_THAT_GPU = "asked-gpu-missing"
     NO_CONTROL = "no-control-node"
+    NO_INSTANCE = "asked-instance-missing"
     NOT_A_DEVICE = "not-a-device"
     NO_SUCH_GPU = "numbers-of-no-gpu"
     OLD_MAJOR = "numbers-of-another-load"
@@ -75,7 +77,7 @@ class WorkloadNodes(Fact, frozen=True):
             return concerned
         if isinstance(users, Unread):
             return users
-        looker = _Looker(desk.get(DriverGpus), desk.get(Majors))
+        looker = _Looker(desk.get(DriverGpus), desk.get(Majors), desk.get(Mig))
         return cls(
             by_key={
                 one.workload.key: looker.inside(one, one.devices, users.by_key.get(one.workload.key))
@@ -88,9 +90,10 @@ class WorkloadNodes(Fact, frozen=True):
 class _Looker:
     """Judges the nodes of workloads by what the node's driver says."""
 
-    def __init__(self, driver: DriverGpus | Unread, majors: Majors | Unread) -> None:
+    def __init__(self, driver: DriverGpus | Unread, majors: Majors | Unread, mig: Mig | Unread) -> None:
         self._driver = driver
         self._majors = majors
+        self._mig = mig
         self._some_minors, complete = gpu_minors(driver)
         self._minors = self._some_minors if complete else None
 
@@ -100,9 +103,10 @@ class _Looker:
             return NodesInside((), has_gpu)
         if not devices.minors and (hidden := hidden_gpu(devices, self._some_minors)) is not None:
             return NodesInside((), hidden)
-        faults = [*self._missing(one, devices), *self._wrong(devices), *_closed(devices, user)]
+        faults = [*self._missing(one, devices), *self._instances(one, devices)]
+        faults += [*self._wrong(devices), *_closed(devices, user)]
         order = list(NodeTrouble)
-        unsure = _unsure_of(devices, user) if has_gpu else None
+        unsure = (_unsure_of(devices, user) or self._of_hidden_gpu(devices)) if has_gpu else None
         return NodesInside(tuple(sorted(faults, key=lambda fault: order.index(fault.trouble))), unsure)
 
     def _missing(self, one: GpuWorkload, devices: Devices) -> Iterator[NodeFault]:
@@ -117,6 +121,18 @@ class _Looker:
             if devices.node(path) is None and path in devices.missing:
                 absent = Evidence(f"{root_of_workload(devices)}{path}", "does not exist")
                 yield NodeFault(trouble, path, f"{path} is missing{self._not_loaded(path)}", (absent,))
+
+    def _instances(self, one: GpuWorkload, devices: Devices) -> Iterator[NodeFault]:
+        """A MIG device that was asked for is used through the nodes of both its instances (nv-caps.c)."""
+        if isinstance(self._mig, Unread) or not devices.all_capabilities or is_selective(one, devices):
+            return
+        inside = {node.entry.minor for node in devices.nodes if node.path.startswith(CAPS)}
+        for name in mig_names(one):
+            for minor in self._mig.minors_of(name):
+                if minor not in inside and devices.minors:
+                    path = f"{CAPS}nvidia-cap{minor}"
+                    words = f"{path}, a node of {name}, is missing"
+                    yield NodeFault(NodeTrouble.NO_INSTANCE, path, words, devices.cite("nodes"))
 
     def _asked_for(self, one: GpuWorkload) -> str:
         """The nodes of the GPUs that were asked for, in parentheses."""
@@ -153,6 +169,12 @@ class _Looker:
             return False
         other = node.entry.major != NVIDIA_MAJOR
         return other or (self._minors is not None and node.entry.minor not in self._minors)
+
+    def _of_hidden_gpu(self, devices: Devices) -> Unread | None:
+        """Why it is not known whether a node is that of a GPU: it would be one of those that are hidden."""
+        if all(minor in self._some_minors for minor in devices.minors):
+            return None
+        return hidden_gpus(self._driver)
 
     def _registered(self, node: NodeInside) -> tuple[int, Evidence] | None:
         """The major that /proc/devices has for a node of a module that is given a new one at each load."""

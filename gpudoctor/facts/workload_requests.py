@@ -42,13 +42,16 @@ def by_nodes_only(one: GpuWorkload) -> bool:
 
 
 def asked_gpus(one: GpuWorkload, driver: DriverGpus) -> tuple[str, ...]:
-    """The addresses of all GPUs it may be about. An index counts them in the order of the bus, as NVML does (nvml.h)."""
+    """The addresses of all GPUs it may be about. An index counts them in the order of the bus, as NVML does (nvml.h).
+
+    Where some are hidden an index may be any of those that are seen.
+    """
     names = [name for wish in one.wishes.wishes if wish.asker is not Asker.IMAGE for name in wish.gpus]
     addresses = sorted(driver.gpus)
     found: list[str] = []
     for name in (_plain(name) for name in names):
         index = decimal(name)
-        if name == "all" or name.endswith(" of them"):
+        if name == "all" or name.endswith(" of them") or (index is not None and driver.unlisted is not None):
             return tuple(addresses)
         if index is not None:
             found += addresses[index : index + 1]
@@ -67,6 +70,12 @@ def named_minors(one: GpuWorkload, driver: DriverGpus) -> dict[int, str]:
         for address in _named(name, driver)
         if address in known and (minor := known[address].minor) is not None
     }
+
+
+def mig_names(one: GpuWorkload) -> tuple[str, ...]:
+    """The MIG devices that were asked for by name."""
+    names = (_plain(name) for wish in one.wishes.wishes for name in wish.gpus)
+    return tuple(dict.fromkeys(name for name in names if name.startswith("MIG-")))
 
 
 def _plain(name: str) -> str:

@@ -29,6 +29,9 @@ MOST_BYTES = 16 * 1024 * 1024
 CALL_SECONDS = 3.0
 """The kubelet answers from its memory."""
 CONNECT_SECONDS = 1.0
+ENDED = ("Broken pipe", "reset by peer", "Socket closed")
+"""How grpc tells that the other side has closed: as write(2) or read(2) noticed it first (strerror(3)), or by an end of what is read
+(tcp_posix.cc). After a word that is not of HTTP/2 it says "Failed parsing HTTP/2" instead."""
 
 
 class Failed(Exception):
@@ -128,6 +131,8 @@ class Kubelet:
                 return Failed("too-large", said)
             case "INTERNAL" if "deserializing" in detail:
                 return Failed("unreadable", said)
+            case "UNAVAILABLE" if "failed to connect" in detail and any(words in detail for words in ENDED):
+                return Failed("failed", f"whoever listens there ends the connection before gRPC comes about: {said}")
             case "UNAVAILABLE" if "failed to connect" in detail:
                 return Failed("unreadable", f"no connection of gRPC comes about with whoever listens there: {said}")
             case _:
