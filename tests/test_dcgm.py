@@ -265,6 +265,7 @@ def test_one_setting_on_eight_gpus_is_one_warning() -> None:
     ("text", "check"),
     [
         (NEW, "health.dcgm-diag"),
+        (json.dumps({"iterations": [None, json.loads(NEW)], "Overall Result": "Fail"}), "health.dcgm-diag"),
         (health("Failure", {("GPU", 2): {"SM system": ("Failure", "x")}}), "health.dcgm-health"),
     ],
 )
@@ -275,6 +276,23 @@ def test_a_file_of_its_own_is_read(tmp_path: Path, text: str, check: str) -> Non
     report: dict[str, Any] = json.loads(result.stdout)
     (found,) = [one for one in report["results"] if one["check"] == check]
     assert found["status"] == "fail" and report["node"]["source"] == "bug-report"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"iterations": []},
+        {"iterations": [{"loss": 0.5}, {"loss": 0.4}], "name": "train"},
+        {"iterations": [[NEW], None, "DCGM Diagnostic"]},
+        {"DCGM Diagnostic": "see elsewhere"},
+        {"header": ["a report"]},
+    ],
+)
+def test_a_file_of_somebody_elses_is_no_diagnosis(tmp_path: Path, answer: dict[str, Any]) -> None:
+    saved = tmp_path / "saved.json"
+    saved.write_text(json.dumps(answer))
+    result = gpudoctor("run", "--node", str(saved))
+    assert result.returncode != 0 and "nor what nvidia-smi or dcgmi printed" in result.stderr
 
 
 def dcgmi(folder: Path, text: str) -> None:

@@ -94,11 +94,8 @@ def _busy(desk: Desk) -> Unread | None:
 def _parsed(output: CommandOutput) -> DcgmDiag | Unread:
     where = " ".join(output.argv)
     answer = json_in(output.stdout)
-    if answer is not None and isinstance(answer.get("iterations"), list) and answer["iterations"]:
-        answer = next((one for one in reversed(answer["iterations"]) if isinstance(one, dict)), answer)
-    diagnosis = (
-        next((answer[title] for title in TITLES if isinstance(answer.get(title), dict)), None) if answer else None
-    )
+    answer = next(reversed(_diagnoses(answer)), None) if answer is not None else None
+    diagnosis = _diagnosis(answer) if answer is not None else None
     if answer is None or diagnosis is None:
         said = (output.stdout or output.stderr).strip().partition("\n")[0][:200]
         return Unread(Why.NOT_ANSWERED, where, said or f"says nothing (exit {output.exit})")
@@ -109,6 +106,22 @@ def _parsed(output: CommandOutput) -> DcgmDiag | Unread:
         results=tuple(_results(diagnosis)),
         error=str(diagnosis.get("runtime_error") or "").strip()[:400],
     )
+
+
+def is_diagnosis(answer: dict[str, Any]) -> bool:
+    """Whether dcgmi printed it: anybody's JSON may have a list of iterations."""
+    return bool(_diagnoses(answer))
+
+
+def _diagnoses(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The one that was made, or of several by --iterations each (dcgmi/Diag.cpp, RunStartDiag)."""
+    listed = answer.get("iterations")
+    each = listed if isinstance(listed, list) else (answer,)
+    return [one for one in each if isinstance(one, dict) and _diagnosis(one) is not None]
+
+
+def _diagnosis(answer: dict[str, Any]) -> dict[str, Any] | None:
+    return next((answer[title] for title in TITLES if isinstance(answer.get(title), dict)), None)
 
 
 def _version(answer: dict[str, Any], diagnosis: dict[str, Any]) -> str:

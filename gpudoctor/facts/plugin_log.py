@@ -25,7 +25,8 @@ MOST_SAID = 6
 """Lines that are kept of what went wrong."""
 
 _POD = pattern(r"[^_]+_([^_]*device-plugin[^_]*)_([0-9a-f-]{8,})")
-_NOT_IT = ("mps-control", "amd", "intel", "sriov", "rdma", "efa")
+_NOT_IT = pattern(r"(?:\A|[-.])(?:mps-control|amd(?:gpu)?|intel|sriov|rdma|efa)(?:[-.]|\Z)")
+"""Words in the names of plugins for other devices, and of the daemon beside NVIDIA's: whole words, a pod's UID may hold any of them."""
 _BESIDE = ("init", "sidecar", "config", "validation")
 _CRI = pattern(r"(\d{4}-\d\d-\d\dT\S+) (?:stdout|stderr) ([FP])(?::\S+)? ?(.*)")
 _JOURNAL = pattern(r"(\S+) \S+ [\w.@-]{1,64}\[\d+\]: ?(.*)")
@@ -91,7 +92,9 @@ def find_log(raw: Raw, root: str, pod_uid: str, unit: str) -> PluginLog | Absent
     listing = raw.listing(PODS)
     if not isinstance(listing, Listing):
         return _of_any_unit(raw) or listing
-    named = [(name, found[2]) for name in listing.names if (found := _POD.fullmatch(name)) is not None and _is_it(name)]
+    named = [
+        (name, found[2]) for name in listing.names if (found := _POD.fullmatch(name)) is not None and _is_it(found[1])
+    ]
     own = [name for name, uid in named if uid == pod_uid]
     if pod_uid and not own:
         own = [name for name in listing.names if name.endswith(f"_{pod_uid}")]
@@ -118,8 +121,8 @@ def _of_any_unit(raw: Raw) -> PluginLog | Unread | None:
     return None
 
 
-def _is_it(name: str) -> bool:
-    return not any(word in name for word in _NOT_IT)
+def _is_it(pod: str) -> bool:
+    return _NOT_IT.search(pod) is None
 
 
 def _is_there(raw: Raw, root: str, uid: str) -> bool:

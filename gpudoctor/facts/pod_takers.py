@@ -15,13 +15,8 @@ from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.oci_config import OciConfig
 from gpudoctor.facts.pod_devices import Given, PodDevices
 from gpudoctor.facts.workload_devices import Devices
-from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread
 
-_RIGHT_ON = pattern(
-    r"(?:kube-|nvidia-|gpu-|gpudoctor|dcgm|node-feature-discovery)|.*(?:device-plugin|dcgm-exporter|gpu-feature-discovery)"
-)
-"""Pods that manage or watch GPUs see all of them on purpose (NVIDIA/gpu-operator assets, DaemonSets with NVIDIA_VISIBLE_DEVICES=all)."""
 _COMPUTE = frozenset(("all", "compute"))
 
 
@@ -66,9 +61,9 @@ class PodTakers(Fact, frozen=True):
 
 
 def _right_on(one: GpuWorkload) -> bool:
-    pod, said = one.workload.pod, one.wishes.capabilities
+    said = one.wishes.capabilities
     watches = said is not None and not _COMPUTE & {word.strip() for word in said.split(",")}
-    return watches or (pod is not None and any(_RIGHT_ON.match(name) for name in (pod.name, pod.namespace)))
+    return watches or one.manages_gpus
 
 
 def _was_given(one: GpuWorkload, pods: PodDevices) -> bool:

@@ -16,15 +16,12 @@ from gpudoctor.facts.kubelet_engine import CHECKPOINT
 from gpudoctor.facts.mounts import Mounts
 from gpudoctor.facts.oci_config import DockerContainer, OciConfig
 from gpudoctor.facts.raw import Absent, Raw, TextFile, decimal
-from gpudoctor.facts.workload_access import is_selective
 from gpudoctor.facts.workload_devices import Devices, is_job
 from gpudoctor.facts.workload_requirements import Environment, environment_of
 from gpudoctor.knowledge.myths import MISSPELT, Myth
 from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
-_RIGHT_ON = pattern(r"(?:kube-|nvidia-|gpu-|dcgm|node-feature-discovery)")
-"""Pods that manage or watch GPUs see all of them on purpose (NVIDIA/gpu-operator assets, DaemonSets with NVIDIA_VISIBLE_DEVICES=all)."""
 _WITH_COMPUTE = ("all", "compute")
 _CAPABILITY = pattern(r"/dev/nvidia-caps/nvidia-cap(?:[3-9]|\d{2,})")
 
@@ -90,7 +87,7 @@ class _Seeker:
         config, devices = one.workload.config, one.devices
         if not isinstance(config, OciConfig) or not config.allows_everything or config.legacy_hook or config.edited:
             return
-        if not isinstance(devices, Devices) or not isinstance(devices.mounts, Mounts) or _managing(one):
+        if not isinstance(devices, Devices) or not isinstance(devices.mounts, Mounts) or one.manages_gpus:
             return
         mounted = devices.mounts.libraries or devices.mounts.folders or config.libraries
         asked = isinstance(one.workload.docker, DockerContainer) and one.workload.docker.requests
@@ -112,7 +109,7 @@ class _Seeker:
     def _round_the_plugin(self, one: GpuWorkload, said: Variables, where: str) -> Iterator[Recipe]:
         """A pod whose image says all, which has GPUs, and to which the kubelet gave none."""
         pod, config, devices = one.workload.pod, one.workload.config, one.devices
-        if pod is None or not pod.name or _managing(one) or not isinstance(config, OciConfig):
+        if pod is None or not pod.name or one.manages_gpus or not isinstance(config, OciConfig):
             return
         if config.allows_everything or config.requests or config.plugin_devices or not isinstance(devices, Devices):
             return
@@ -148,12 +145,6 @@ def _allocated(file: TextFile | Absent | Unread) -> frozenset[str] | None:
     return frozenset(entry.pod_uid for entry in entries if "nvidia.com/" in entry.resource_name)
 
 
-def _managing(one: GpuWorkload) -> bool:
-    pod = one.workload.pod
-    names = (pod.name, pod.namespace) if pod is not None else (one.workload.name,)
-    return any(_RIGHT_ON.match(name) for name in names)
-
-
 def _with_compute(said: Variables) -> bool:
     value = said.get(CAPABILITIES)
     return not value or any(word.strip() in _WITH_COMPUTE for word in value.split(","))
@@ -177,7 +168,7 @@ def _number_of_the_host(one: GpuWorkload, said: Variables, where: str) -> Iterat
     devices, value = one.devices, said.get(CUDA_VISIBLE)
     if value is None or not isinstance(devices, Devices) or devices.unseen is not None or not devices.minors:
         return
-    if is_job(one.workload) or is_selective(one, devices) or _partitioned(devices):
+    if is_job(one.workload) or devices.whole_dev or _partitioned(devices):
         return
     count = len(devices.minors)
     for name in (name.strip() for name in value.split(",")):

@@ -6,6 +6,7 @@ Codes, names, severities and categories of dcgmlib/dcgm_errors.h and dcgmlib/src
 
 from msgspec import Struct
 
+from gpudoctor.knowledge.gpu_reset import reset
 from gpudoctor.verdicts import Action, Remedy
 
 SOURCE = "NVIDIA/DCGM v4.6.0, dcgmlib/dcgm_errors.h, read 2026-11-30"
@@ -228,14 +229,7 @@ BY_SEVERITY: dict[str, tuple[Remedy, ...]] = {
     ),
     RESET: (
         _DRAIN,
-        Remedy(
-            Action.RESET_GPU,
-            "Reset the GPU, by its number or address, once nothing uses it; before Ampere those joined to it by NVLink with it.",
-            ("nvidia-smi --gpu-reset -i GPU",),
-            interrupts="everything on the GPUs that are reset",
-            confirm="dcgmi health -g 0 -c says Healthy",
-            then=True,
-        ),
+        reset("GPU", "dcgmi health -g 0 -c says Healthy", why="GPU is its number or address.", then=True),
     ),
     TRIAGE: (_DRAIN, _MORE, _KEEP),
     ISOLATE: (_DRAIN, _MORE, _KEEP),

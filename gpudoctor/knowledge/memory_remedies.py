@@ -3,10 +3,10 @@
 Sources, read 2026-11-30: NVIDIA GPU Memory Error Management (docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt, "RMA Policy", "User
 Visible Statistics"): the field diagnostic decides over an RMA; NVIDIA Dynamic Page Retirement (docs.nvidia.com/deploy/
 dynamic-page-retirement); NVIDIA RMA Process (docs.nvidia.com/deploy/rma-process): an nvidia-bug-report goes with each request;
-nvidia-smi(1) of driver 610: -d, -e, -i takes a PCI address; NVIDIA/NVSentinel#1690: a reset is refused while persistence mode is on;
-DCGM @72fa3fee, dcgm_errors.h.
+nvidia-smi(1) of driver 610: -d, -e, -i takes a PCI address; DCGM @72fa3fee, dcgm_errors.h.
 """
 
+from gpudoctor.knowledge import gpu_reset
 from gpudoctor.knowledge.module_remedies import confirmed_by
 from gpudoctor.verdicts import Action, Remedy
 
@@ -15,20 +15,7 @@ def reset(check_id: str, address: str, why: str) -> tuple[Remedy, ...]:
     """A reset once the GPU is free, or a reboot where there can be none."""
     confirm = confirmed_by(check_id)
     return (
-        Remedy(
-            Action.RESET_GPU,
-            f"{why} Drain the GPU, before Ampere also those joined to it by NVLink, and reset it; not while fuser lists a process. The "
-            "fabric manager, where there is one, goes on: it takes part in the reset.",
-            run=(
-                "systemctl stop nvidia-persistenced nvidia-dcgm",
-                f"nvidia-smi -i {address} -pm 0    # persistence mode counts as a user of the GPU",
-                "fuser -v /dev/nvidia*",
-                f"nvidia-smi --gpu-reset -i {address}",
-                f"systemctl start nvidia-persistenced nvidia-dcgm    # without that daemon: nvidia-smi -i {address} -pm 1",
-            ),
-            interrupts="every process on this GPU, before Ampere also on those joined to it by NVLink",
-            confirm=confirm,
-        ),
+        gpu_reset.reset(address, confirm, why=why),
         Remedy(
             Action.REBOOT,
             "Where a reset is refused, or not possible as in many virtual machines: drain the node and reboot it.",

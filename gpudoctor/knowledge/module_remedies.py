@@ -5,6 +5,7 @@ nova beclab/Olares#3963, signatures NVIDIA/gpu-driver-container#44, failed build
 NVIDIA/open-gpu-kernel-modules#263, GSP in a bad state NVIDIA/open-gpu-kernel-modules#1230.
 """
 
+from gpudoctor.knowledge import gpu_reset
 from gpudoctor.verdicts import Action, Remedy
 
 BLACKLISTS = {"nouveau": ("nouveau",), "NovaCore": ("nova_core", "nova_drm"), "nova_core": ("nova_core", "nova_drm")}
@@ -221,24 +222,11 @@ INITIALISED = (
 def reset(address: str) -> tuple[Remedy, ...]:
     """For a GPU whose GSP is in a bad state: loading the driver anew does not clear its memory region, a reset of the GPU does.
 
-    nvidia-smi(1), --gpu-reset: no process may use the GPU, GPUs joined by NVLink are reset together.
     Documentation/ABI/testing/sysfs-bus-pci, reset. NVIDIA/open-gpu-kernel-modules#1230.
     """
     confirm = confirmed_by("kernel-module.adapter-initialised")
     return (
-        Remedy(
-            Action.RESET_GPU,
-            "Stop every process that uses this GPU, and those on GPUs joined to it by NVLink, then reset it. While fuser still lists one, "
-            "do not reset: reboot.",
-            run=(
-                "systemctl stop nvidia-persistenced nvidia-dcgm",
-                "fuser -v /dev/nvidia*",
-                f"nvidia-smi --gpu-reset -i {address}",
-                "systemctl start nvidia-persistenced nvidia-dcgm",
-            ),
-            interrupts="every process on this GPU and on those joined to it by NVLink",
-            confirm=confirm,
-        ),
+        gpu_reset.reset(address, confirm),
         Remedy(
             Action.RESET_GPU,
             "Where nvidia-smi does not know the GPU, and fuser lists nobody, reset it through PCI.",

@@ -7,7 +7,7 @@ CUDA 13.5 for what each code means.
 
 from msgspec.structs import replace
 
-from gpudoctor.knowledge import nvml_errors
+from gpudoctor.knowledge import gpu_reset, nvml_errors
 from gpudoctor.knowledge.module_remedies import LOAD_ANEW, confirmed_by, power
 from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Action, Remedy
@@ -76,22 +76,8 @@ _RESEAT = Remedy(
     confirm=_CONFIRM,
     then=True,
 )
-_RESET = Remedy(
-    Action.RESET_GPU,
-    "Stop what uses this GPU, before Ampere also what uses those joined to it by NVLink, and reset it. While fuser still lists a process, "
-    "do not reset: reboot.",
-    run=(
-        "systemctl stop nvidia-persistenced nvidia-dcgm",
-        "fuser -v /dev/nvidia*",
-        "nvidia-smi -L    # which index the GPU has",
-        "nvidia-smi --gpu-reset -i INDEX    # before Ampere with all that NVLink joins: -i 0,1,2,3",
-        "systemctl start nvidia-persistenced nvidia-dcgm",
-    ),
-    interrupts="every process on this GPU, before Ampere also on those joined to it by NVLink",
-    confirm=_CONFIRM,
-    then=True,
-)
-"""nvidia-smi(1), --gpu-reset: GPUs of Ampere and later are reset one by one, earlier ones together with their NVLink peers."""
+_BY_INDEX = gpu_reset.reset("INDEX", _CONFIRM, then=True)
+_RESET = replace(_BY_INDEX, run=("nvidia-smi -L    # which INDEX the GPU has", *_BY_INDEX.run))
 _REBOOT_THEN = replace(_REBOOT, then=True)
 """After the step before it, not instead of it."""
 

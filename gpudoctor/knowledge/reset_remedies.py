@@ -6,6 +6,7 @@ mode refuses a reset: -pm 0 first); NVIDIA/DCGM#95 (DCGM holds GPUs that no list
 
 from collections.abc import Sequence
 
+from gpudoctor.knowledge.gpu_reset import INTERRUPTS, reset_command
 from gpudoctor.knowledge.module_remedies import confirmed_by
 from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Action, Remedy
@@ -64,8 +65,8 @@ def free_and_reset(
         Remedy(
             Action.RESET_GPU,
             'Reset it. Not possible in most virtual machines; while it is refused ("In use by another client"), somebody still holds it.',
-            run=(f"nvidia-smi --gpu-reset -i {address}", *again),
-            interrupts="every process on this GPU, before Ampere also on those joined to it by NVLink",
+            run=(reset_command(address), *again),
+            interrupts=INTERRUPTS,
             confirm=confirm,
             then=True,
         ),

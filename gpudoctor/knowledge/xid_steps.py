@@ -1,9 +1,10 @@
 """Steps that many remedies are made of: keep the evidence, reset a GPU, reboot, diagnose, ask the vendor.
 
-Resets: nvidia-smi(1), --gpu-reset. Diagnostics: dcgmi-diag(1), whose plugin eud needs NVIDIA's Extended Utility Diagnostics. Where the
-driver may hang, nvidia-bug-report.sh needs --safe-mode.
+Diagnostics: dcgmi-diag(1), whose plugin eud needs NVIDIA's Extended Utility Diagnostics. Where the driver may hang,
+nvidia-bug-report.sh needs --safe-mode.
 """
 
+from gpudoctor.knowledge import gpu_reset
 from gpudoctor.verdicts import Action, Remedy
 
 LOG = "journalctl -k -b --grep 'NVRM: Xid|SXid'"
@@ -24,25 +25,9 @@ def collect(*, hangs: bool = False) -> Remedy:
     )
 
 
-# nvidia-smi(1), --gpu-reset: since Ampere a GPU with NVLinks can be reset alone; on Ampere boards with NVSwitch the fabric manager takes
-# part and must run, since Hopper it need not. Without it, and before Ampere, all that NVLink joins are reset in one command.
 def reset(address: str) -> Remedy:
     """Reset one GPU, after the step before it."""
-    return Remedy(
-        Action.RESET_GPU,
-        "Drain the GPU's jobs, stop what has it open, and reset it. On a board with NVSwitches leave the fabric manager running: on A100 "
-        "the reset of one GPU needs it. Without it, and on older GPUs, all GPUs of the board must be reset together (leave -i out). While "
-        "fuser still lists a process, and in a virtual machine, most of which refuse it, do not reset: reboot.",
-        run=(
-            "systemctl stop nvidia-persistenced nvidia-dcgm    # and exporters and other agents that fuser lists",
-            "fuser -v /dev/nvidia*",
-            f"nvidia-smi --gpu-reset -i {address}",
-            "systemctl start nvidia-persistenced nvidia-dcgm    # those that ran",
-        ),
-        interrupts="every process on this GPU, and its MIG instances, which must be made anew; on boards reset as a whole, on all of them",
-        confirm=RECOVERY,
-        then=True,
-    )
+    return gpu_reset.reset(address, RECOVERY, then=True)
 
 
 def reboot(*, then: bool) -> Remedy:

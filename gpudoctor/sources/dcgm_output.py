@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gpudoctor.facts.dcgm import ASK, json_in
-from gpudoctor.facts.dcgm_diag import LEVELS, TITLES
+from gpudoctor.facts.dcgm_diag import LEVELS, is_diagnosis
 from gpudoctor.facts.raw import Absent, CommandOutput, SourceKind
 from gpudoctor.sources.recorded import RecordedNode, Tree
 from gpudoctor.verdicts import Unread, Why
@@ -38,7 +38,7 @@ def open_dcgm_output(path: Path) -> DcgmOutput | None:
     answer = json_in(text) if "{" in text[:_HEAD] else None
     if answer is None:
         return None
-    if any(title in answer for title in TITLES) or isinstance(answer.get("iterations"), list):
+    if is_diagnosis(answer):
         # Which level it was is not printed; the check does not ask.
         return DcgmOutput(("dcgmi", "diag", "-r", str(LEVELS[-1]), "-j"), text)
     if _REPORT in str(answer.get("header")):

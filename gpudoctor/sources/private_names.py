@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from gpudoctor.patterns import pattern
 from gpudoctor.sources.private_rules import IDENTITIES, MACHINES, PEOPLE, SECRETS, TOKENS, WORKLOADS, Rule, lines_of
 from gpudoctor.sources.private_words import is_peculiar, is_public_domain, learnable, tells
+from gpudoctor.sources.public_pods import is_peculiar_pod
 
 HOST_FILES = ("root/proc/sys/kernel/hostname", "root/etc/hostname")
 # syslog(3) lines as journalctl prints them.
@@ -31,6 +32,8 @@ class Names:
         self._kinds: dict[str, str] = {}
         self._spelled: dict[str, str] = {}
         self._form: re.Pattern[str] | None = None
+        self.hosts: frozenset[str] = frozenset()
+        """Every spelling of those of machines, once they are settled."""
 
     def learn_from(self, chunks: Iterable[str]) -> None:
         """Learn the names that texts tell."""
@@ -45,7 +48,8 @@ class Names:
     def _learn_by(self, rule: Rule, text: str) -> None:
         for match in rule.form.finditer(text):
             for kind, value in zip(rule.kinds, match.groups(), strict=True):
-                if value and (rule.learned or is_peculiar(value)) and kind != "secret":
+                peculiar = is_peculiar_pod if kind == "pod" else is_peculiar
+                if value and (rule.learned or peculiar(value)) and kind != "secret":
                     self.learn(value, kind)
 
     def learn(self, name: str, kind: str) -> None:
@@ -62,7 +66,9 @@ class Names:
             names |= {first: kind}
             names |= {rest: "domain"} if "." in rest or is_peculiar(rest) else {}
         for part, its in names.items():
-            if learnable(part) and not re.fullmatch(r"[\d.:a-fA-F]+", part):
+            if (learnable(part) or (its == "pod" and is_peculiar_pod(part))) and not re.fullmatch(
+                r"[\d.:a-fA-F]+", part
+            ):
                 self._kinds.setdefault(part, its)
 
     def settle(self) -> None:
@@ -71,6 +77,7 @@ class Names:
         for name in self._kinds:
             for spelling in (name, name.lower(), name.upper(), *_escaped(name)):
                 self._spelled.setdefault(spelling, name)
+        self.hosts = frozenset(spelling for spelling, name in self._spelled.items() if self._kinds[name] == "host")
         longest_first = sorted(self._spelled, key=len, reverse=True)
         self._form = re.compile(rf"(?:{'|'.join(map(re.escape, longest_first))})(?![\w-])") if longest_first else None
 

@@ -195,6 +195,12 @@ MACHINES = (
     _rule(
         "server ", rf"\bserver {HOST}(?=[ ,:]{{1,3}}(?:not responding|OK\b|timed out|unreachable|has failed))", "host"
     ),
+    # Slurm's lists, n[001-064]: they tell how a site calls its machines.
+    _rule(
+        "nodename nodehostname nodeaddr nodelist nodes",
+        r"(?i:(?<![\w-])(?:\w{0,16}node(?:name|hostname|addr|list)|\w{0,8}nodes)\s{0,4}=\s{0,4})([^\s=\"'\\\[]{0,256}\[[^\s=\"'\\]{1,4000})",
+        "hosts",
+    ),
     _rule(
         "host nodename node_name serveraddress controlmachine addr=",
         r"(?<![\w-])(?i:r?host|host[_-]?name|node_?name|server_?address|slurmctldhost|controlmachine|addr)"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from urllib.parse import unquote
 
+from gpudoctor.facts.slurm_hostlist import lists
 from gpudoctor.patterns import pattern
 from gpudoctor.sources.private_addresses import IN_NAME, without_hardware_addresses, without_ipv4, without_ipv6
 from gpudoctor.sources.private_keys import without_keys
@@ -18,12 +19,12 @@ from gpudoctor.sources.private_words import (
     COUNTRIES,
     FILE_ENDS,
     PUBLIC_IMAGES,
-    PUBLIC_PODS,
     TOP_LEVEL,
     URL_WORDS,
     is_public_domain,
 )
 from gpudoctor.sources.pseudonyms import MARK, Pseudonyms
+from gpudoctor.sources.public_pods import private_parts
 
 STRETCH = 16384
 """So many characters are looked through at once for the words that rules need."""
@@ -74,9 +75,10 @@ class Texts:
         self.variables = Variables(self.hide)
         self._of_kind = {
             "host": self._host,
+            "hosts": self._hosts,
             "user": lambda name: self.hide(name, "user") if is_name(name) else name,
             "domain": lambda name: self.hide(name, "domain") if is_name(name) else name,
-            "pod": lambda name: name if PUBLIC_PODS.match(name) or not is_name(name) else self.hide(name, "pod"),
+            "pod": self._pod,
             "unit": lambda name: self.hide(_ESCAPE.sub(lambda code: chr(int(code[1], 16)), name), "vm"),
             "quoted": self.quoted,
         }
@@ -171,6 +173,17 @@ class Texts:
         if not rest:
             return self.hide(name, "host")
         return f"{self.hide(first, 'host') if is_name(first) else first}.{self.hide(rest, 'domain')}"
+
+    def _hosts(self, listed: str) -> str:
+        """A list of machines with ranges: of those in it the ones that are known, so that they are in the list afterwards, too."""
+        known = sorted(name for name in self._names.hosts if lists(listed, name))
+        return ",".join(self.hide(name, "host") for name in known) or self.hide(listed, "host")
+
+    def _pod(self, name: str) -> str:
+        """A name of a pod, a namespace or a container."""
+        parts = private_parts(name, self._names.hosts)
+        whole = parts == ((0, len(name)),)
+        return name if not parts or (whole and not is_name(name)) else self.hide(name, "pod")
 
     def _domain(self, match: "re.Match[str]") -> str:
         name = match[0]

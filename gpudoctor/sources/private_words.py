@@ -91,13 +91,11 @@ def is_public_domain(name: str) -> bool:
 PUBLIC_IMAGES = ("nvcr.io/nvidia/", "docker.io/library/", "docker.io/nvidia/", "nvidia/", "library/", "ghcr.io/nvidia/", "k8s.gcr.io/",
                  "registry.k8s.io/", "lib/", "usr/", "bin/", "etc/", "dev/", "nvidia.com/", "amd.com/")  # fmt: skip
 
-PUBLIC_PODS = pattern(r"(?:kube-|nvidia-|gpu-|dcgm-|node-feature-discovery|coredns|etcd|calico|cilium|POD\Z)[\w.-]*")
-
 URL_WORDS = frozenset("api index.html latest metrics healthz health status simple nodes dists pool stable main".split())
 
 GPU_VARIABLE = pattern(
-    r"(?:NVIDIA|CUDA|TORCH_CUDA|NCCL|NVSHMEM|NV|UCX|LD|DCGM|MPS|GPU|PMIX|SLURM_(?:GPUS|JOB_GPUS|STEP_GPUS|GRES))(?:_\w*)?\Z|"
-    r"(?:BOOT_IMAGE|PATH|LANG|LC_ALL|TERM|TTY|PWD|COMMAND|PRETTY_NAME|VERSION(?:_ID)?|ID|NAME|UUID|PARTUUID|PID|UID|GID|CPU|IRQ|ARCH)\Z"
+    r"(?:NVIDIA|CUDA|TORCH_CUDA|NCCL|NVSHMEM|NV|UCX|LD|DCGM|MPS|MIG|GPU|PMIX|SLURM_(?:GPUS|JOB_GPUS|STEP_GPUS|GRES))(?:_\w*)?\Z|"
+    r"(?:BOOT_IMAGE|PATH|LANG|LC_ALL|TERM|TTY|PWD|COMMAND|FEATURE_GATES|PRETTY_NAME|VERSION(?:_ID)?|ID|NAME|UUID|PARTUUID|PID|UID|GID|CPU|IRQ|ARCH)\Z"
 )
 """Environment variables whose values stay, and fields of logs that look like some."""
 

@@ -7,9 +7,10 @@ a replacement for something private. A value that holds such pairs is hidden as 
 import hashlib
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from gpudoctor.patterns import pattern
+from gpudoctor.sources.public_pods import private_parts
 
 FIRST, SECOND = 0xE000, 0xF000
 FIRSTS, SECONDS = SECOND - FIRST, 0xF900 - SECOND
@@ -28,6 +29,8 @@ class Pseudonyms:
         self._hidden: list[tuple[str, str]] = []
         self._kinds: dict[str, str] = {}
         self._taken: dict[str, str] = {}
+        self.hosts: Container[str] = ()
+        """What machines are called: a part of the name of a pod that runs on one."""
         self.replaced: dict[str, str] = {}
         """Of the texts that were revealed: each original, and what stands in its place."""
 
@@ -55,6 +58,15 @@ class Pseudonyms:
             self.replaced[readable] = new
         return new
 
+    def _in_parts(self, name: str, parts: tuple[tuple[int, int], ...]) -> str:
+        """The name of a pod with what is public in it."""
+        said, done = [], 0
+        for begin, end in parts:
+            part = name[begin:end]
+            said += [name[done:begin], self._made(part, "host" if part in self.hosts else "pod")]
+            done = end
+        return "".join((*said, name[done:]))
+
     def _of(self, mark: str) -> tuple[str, str]:
         number = (ord(mark[0]) - FIRST) * SECONDS + ord(mark[1]) - SECOND
         return self._hidden[number] if number < len(self._hidden) else (mark, mark)
@@ -62,6 +74,9 @@ class Pseudonyms:
     def _made(self, value: str, kind: str) -> str:
         """Names and addresses are compared without regard to case; of two kinds of the same value the first counts."""
         kind = self._kinds.setdefault(value.lower(), kind)
+        parts = private_parts(value, self.hosts) if kind == "pod" else ()
+        if parts and parts != ((0, len(value)),):
+            return self._in_parts(value, parts)
         canonical = _CANONICAL.get(kind, str.lower)(value)
         for attempt in range(16):
             said = f"{canonical}\0{attempt}" if attempt else canonical

@@ -127,10 +127,12 @@ class RecordedNode:
         listing = self.listing(folder, begin=begin)
         if not isinstance(listing, Listing):
             return listing
-        entries = {name: found for name in listing.names if isinstance(found := self.entry(f"{folder}/{name}"), Entry)}
+        seen = {name: self.entry(f"{folder}/{name}") for name in listing.names}
+        entries = {name: found for name, found in seen.items() if isinstance(found, Entry)}
         asked = names if entries else names[:1]
         missing = frozenset(name for name in asked if isinstance(self.entry(f"{folder}/{name}"), Absent))
-        return Contents(folder, entries, missing, listing.complete)
+        whole = listing.complete and not any(isinstance(found, Unread) for found in seen.values())
+        return Contents(folder, entries, missing, whole)
 
     def entry(self, path: str, *, follow: bool = False) -> Entry | Absent | Unread:
         """What was at a path."""

@@ -35,8 +35,8 @@ from gpudoctor.sources.private_members import (
 )
 from gpudoctor.sources.private_names import HOST_FILES, Names
 from gpudoctor.sources.private_texts import Form, Texts, stretches
-from gpudoctor.sources.private_words import is_peculiar
 from gpudoctor.sources.pseudonyms import Pseudonyms
+from gpudoctor.sources.public_pods import is_peculiar_pod
 
 
 class Redacted(Struct, frozen=True):
@@ -85,7 +85,7 @@ class _Redactor:
         for name, content in members.items():
             for told in filter(None, node_names(content)) if name == KUBERNETES else ():
                 self._names.learn(told, "host")
-            for told in filter(is_peculiar, pod_names(content)) if name in (POD_RESOURCES, KUBERNETES) else ():
+            for told in filter(is_peculiar_pod, pod_names(content)) if name in (POD_RESOURCES, KUBERNETES) else ():
                 self._names.learn(told, "pod")
             for where, text in _texts(name, content):
                 if where in HOST_FILES:
@@ -96,6 +96,7 @@ class _Redactor:
                 self._names.learn_from(stretches(text))
                 paths += (where,) if where.startswith("root/") else ()
         self._names.settle()
+        self._pseudonyms.hosts = self._names.hosts
         self._renamed = file_order(paths, self._texts.path)
 
     def path(self, path: str) -> str:
