@@ -12,7 +12,7 @@ DEV_READY := $(VENV)/ready-to-develop
 SICK_NODE := fixtures/nodes/nouveau-and-broken-daemon-json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check format golden test-vm test-vm-systemd bench score knowledge podresources screenshots wheel clean
+.PHONY: help run test lint check format golden test-vm test-vm-systemd bench score knowledge catalogue podresources screenshots wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | column -t -s @ 2>/dev/null || sed -n 's/^\([a-z-]*\):.*## /  \1: /p' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ score: $(RUN_READY) ## count how often the right cause is named over real captur
 
 knowledge: $(RUN_READY) ## renew the generated tables from pci.ids and a wheel of nvidia-cuda-runtime; ARGS="--pci-ids FILE --wheel FILE --xids FILE"
 	$(BIN)/python -m tools.knowledge $(ARGS)
+
+catalogue: $(DEV_READY) ## write down anew the checks that a run loads only where they apply
+	$(BIN)/python -m tools.deferred_checks
 
 podresources: $(RUN_READY) ## renew the messages of the kubelet's PodResources API from their .proto; fetches a compiler
 	$(BIN)/python -m tools.podresources

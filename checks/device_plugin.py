@@ -55,7 +55,7 @@ def without_plugin(plugin: DevicePlugin) -> str | None:
 @check(
     "device-plugin.plugin-found-devices",
     link=Link.DEVICE_PLUGIN,
-    needs={Link.TOOLKIT},
+    needs={Link.TOOLKIT, Link.SHARING},
     explained_by=(STRATEGY,),
     title="The device plugin has found GPUs",
 )
@@ -225,7 +225,7 @@ def _stale(name: str, checkpoint: KubeletCheckpoint, sockets: PluginSockets, set
 @check(
     "device-plugin.mig-strategy",
     link=Link.DEVICE_PLUGIN,
-    needs={Link.DRIVER_CUDA},
+    needs={Link.SHARING},
     title="The plugin's MIG strategy fits the layout of the GPUs",
 )
 def mig_strategy(plugin: DevicePlugin, ids: GpuIds) -> Verdicts:
@@ -262,9 +262,9 @@ def mig_strategy(plugin: DevicePlugin, ids: GpuIds) -> Verdicts:
             yield _unfit(words, told, ids, (), Breaks.NODE)
         case "single" if empty or len(profiles) > 1:
             what = f"{_named(empty)} in MIG mode without instances" if empty else f"profiles {', '.join(profiles)}"
-            yield _unfit(
-                f"the strategy single wants instances of one profile everywhere: {what}", told, ids, (), Breaks.NODE
-            )
+            words = f"the strategy single wants instances of one profile everywhere: {what}"
+            alone = tuple(empty) if len(profiles) < 2 else ()
+            yield _unfit(words, told, ids, alone, Breaks.NODE)
         case _ if empty:
             yield from _without_instances(empty, told, ids)
         case _:

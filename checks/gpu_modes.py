@@ -6,13 +6,13 @@ from gpudoctor.chain import Link
 from gpudoctor.checks.memory_answers import cited, judged, untold
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
+from gpudoctor.facts.mps import Mps
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.nvml_device import FieldValue, NvmlDevice
 from gpudoctor.facts.pci import PciGpu, PciGpus
-from gpudoctor.facts.processes import Processes
 from gpudoctor.facts.workload_requests import meant
 from gpudoctor.registry import check
-from gpudoctor.verdicts import NODE, Breaks, Evidence, Fail, NotApplicable, Pass, Unread, Verdict, Verdicts, Warn
+from gpudoctor.verdicts import NODE, Breaks, Cited, Evidence, Fail, NotApplicable, Pass, Unread, Verdict, Verdicts, Warn
 
 MIG, PERSISTENCE = "health.mig-mode-pending", "health.persistence-mode"
 COMPUTE, VBIOS = "health.compute-mode", "health.vbios-agrees"
@@ -99,20 +99,28 @@ def _persistence(gpu: PciGpu, device: NvmlDevice, mixed: bool) -> Verdict:
     needs={Link.DRIVER_CUDA},
     title="Every GPU's compute mode lets those in who share it",
 )
-def compute_mode(
-    gpus: PciGpus, nvml: Nvml, workloads: Reading[GpuWorkloads], processes: Reading[Processes]
-) -> Verdicts:
+def compute_mode(gpus: PciGpus, nvml: Nvml, workloads: Reading[GpuWorkloads], mps: Reading[Mps]) -> Verdicts:
     """In the mode "prohibited" no program can use CUDA on a GPU, in "exclusive process" only one at a time; nvidia-smi looks well in both.
 
     The next program gets CUDA error 46, "all CUDA-capable devices are busy or unavailable". Exclusive is right for a GPU that is given to
     one job, and recommended with MPS, whose server is the one process; it is told where several containers or jobs have been given the
-    same GPU and no MPS server runs, and where the fewer GPUs of the node have it while nobody has them and no daemon of MPS runs:
-    somebody left it behind. Modes come from nvidia-smi -c, schedulers, or a prolog (nvml.h, nvmlComputeMode_t).
+    same GPU and MPS has nothing to do with it, and where the fewer GPUs of the node have it while nobody has them and nothing of MPS is
+    set up: somebody left it behind. Whether MPS does its part on such a GPU is sharing.mps-daemon and sharing.mps-clients. Modes come from
+    nvidia-smi -c, schedulers, or a prolog (nvml.h, nvmlComputeMode_t).
     """
     sharing = _sharers(workloads)
-    known = not isinstance(workloads, Unread) and not isinstance(processes, Unread)
-    forgotten = _forgotten(nvml) if known and not _runs_mps(processes) else ()
-    return judged(gpus, nvml, lambda gpu, device: _compute(gpu, device, sharing.get(device.minor, ()), forgotten))
+    known = not isinstance(workloads, Unread) and not isinstance(mps, Unread) and mps.unlisted is None
+    forgotten = _forgotten(nvml) if known and not _by_mps(mps) else ()
+    return judged(gpus, nvml, lambda gpu, device: _compute(gpu, device, sharing.get(device.minor, ()), forgotten, mps))
+
+
+def _by_mps(mps: Reading[Mps], address: str = "") -> bool:
+    """Whether MPS is to share a GPU between programs: a daemon serves it, or one is wanted that does not run; without an address, any."""
+    if isinstance(mps, Unread):
+        return False
+    confined = bool(mps.daemons) and all(one.gpus for one in mps.daemons)
+    served = {gpu for one in mps.daemons for gpu in one.gpus}
+    return mps.concerns and (not confined or not address or address in served)
 
 
 def _forgotten(nvml: Nvml) -> tuple[NvmlDevice, ...]:
@@ -131,13 +139,6 @@ def _is_exclusive(mode: FieldValue | None) -> bool:
     return isinstance(mode, str) and mode.startswith("exclusive")
 
 
-def _runs_mps(processes: Reading[Processes]) -> bool:
-    """Whether a daemon of MPS runs, or might: nvidia-cuda-mps-control and -server as the kernel cuts their names (proc_pid_comm(5))."""
-    if isinstance(processes, Unread) or processes.unlisted is not None:
-        return True
-    return any(process.comm.startswith("nvidia-cuda-mps") and not process.ended for process in processes.processes)
-
-
 def _sharers(workloads: Reading[GpuWorkloads]) -> dict[int | None, tuple[GpuWorkload, ...]]:
     """The workloads that were given each GPU, by its minor."""
     found: dict[int | None, tuple[GpuWorkload, ...]] = {}
@@ -149,7 +150,11 @@ def _sharers(workloads: Reading[GpuWorkloads]) -> dict[int | None, tuple[GpuWork
 
 
 def _compute(
-    gpu: PciGpu, device: NvmlDevice, sharing: Sequence[GpuWorkload], forgotten: Sequence[NvmlDevice]
+    gpu: PciGpu,
+    device: NvmlDevice,
+    sharing: Sequence[GpuWorkload],
+    forgotten: Sequence[NvmlDevice],
+    mps: Reading[Mps],
 ) -> Verdict:
     mode = device.fields.get(_COMPUTE)
     if not isinstance(mode, str):
@@ -168,13 +173,25 @@ def _compute(
         said = f"compute mode is {mode.replace('_', ' ')}, unlike the others', and nobody has the GPU: only one process can use CUDA on it"
         return Warn(gpu, said, evidence, default_compute_mode(COMPUTE, gpu.address), cause="compute-exclusive")
     if _is_exclusive(mode) and len(sharing) > 1 and not by_mps:
-        from gpudoctor.knowledge.mode_remedies import default_compute_mode
-
-        names = ", ".join(one.workload.title for one in sharing[:MOST_NAMED])
-        said = f"compute mode is {mode.replace('_', ' ')}, and {len(sharing)} workloads share it ({names}): only one can use CUDA"
-        evidence += tuple(seen for one in sharing[:MOST_NAMED] for seen in _given(one))
-        return Warn(gpu, said, evidence, default_compute_mode(COMPUTE, gpu.address), cause="compute-exclusive")
+        return _exclusive(gpu, mode, sharing, evidence, mps)
     return Pass(gpu, f"compute mode is {mode.replace('_', ' ')}", evidence)
+
+
+def _exclusive(gpu: PciGpu, mode: str, sharing: Sequence[GpuWorkload], evidence: Cited, mps: Reading[Mps]) -> Verdict:
+    """Of a GPU that takes one process, has been given to several workloads, and has no process of MPS."""
+    words = mode.replace("_", " ")
+    if _by_mps(mps, gpu.address):
+        said = f"compute mode is {words}, for MPS to let {len(sharing)} workloads in: see sharing.mps-daemon and sharing.mps-clients"
+        return NotApplicable(gpu, said, evidence)
+    unseen = mps if isinstance(mps, Unread) else mps.unlisted
+    if unseen is not None:
+        return unseen.about(gpu)
+    from gpudoctor.knowledge.mode_remedies import default_compute_mode
+
+    names = ", ".join(one.workload.title for one in sharing[:MOST_NAMED])
+    said = f"compute mode is {words}, and {len(sharing)} workloads share it ({names}): only one can use CUDA"
+    evidence += tuple(seen for one in sharing[:MOST_NAMED] for seen in _given(one))
+    return Warn(gpu, said, evidence, default_compute_mode(COMPUTE, gpu.address), cause="compute-exclusive")
 
 
 def _given(one: GpuWorkload) -> tuple[Evidence, ...]:

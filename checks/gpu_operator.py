@@ -63,7 +63,7 @@ _SAID = pattern(r"cur+ently in|not discovered|level=(?:error|fatal)|Could not")
 @check(
     "device-plugin.operator-stages",
     link=Link.DEVICE_PLUGIN,
-    needs={Link.TOOLKIT},
+    needs={Link.TOOLKIT, Link.SHARING},
     explained_by=(
         "device-plugin.driver-container",
         "device-plugin.socket-alive",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpudoctor.chain import Link
 from gpudoctor.facts.config_text import Malformed
 from gpudoctor.facts.desk import Reading
-from gpudoctor.facts.device_plugin import resource
+from gpudoctor.facts.device_plugin import PLUGIN, resource
 from gpudoctor.facts.kubelet import KubeletSettings
 from gpudoctor.facts.kubelet_checkpoint import Checksum, KubeletCheckpoint, PodDevices
 from gpudoctor.facts.plugin_sockets import KUBELET_SOCKET, PluginSocket, PluginSockets, resource_of
@@ -227,7 +227,7 @@ def _dead(socket: PluginSocket, sockets: PluginSockets, breaks: Breaks) -> Verdi
 @check(
     "device-plugin.registered",
     link=Link.DEVICE_PLUGIN,
-    needs={Link.DRIVER_CUDA},
+    needs={Link.SHARING},
     explained_by=("device-plugin.socket-alive", "device-plugin.plugin-found-devices", "device-plugin.mig-strategy"),
     title="The kubelet knows the device plugins that run",
 )
@@ -386,7 +386,7 @@ def _none_registered(
         evidence = (Evidence("processes (/proc/*/stat)", f"{plugin.words} runs"), *sockets.cite("directory"))
         summary = f"{plugin.words} runs, but has opened no socket and registered nothing"
         remedies = (ASK_PLUGIN, RESTART_PLUGIN)
-        yield Fail(NODE, summary, evidence, remedies, Breaks.NODE, cause="serves-nothing")
+        yield Fail(NODE, summary, evidence, remedies, Breaks.NODE, cause="serves-nothing", of=(PLUGIN,))
     elif sockets.unseen is not None:
         yield sockets.unseen.about(NODE)
     elif kept is None or not names:

@@ -8,6 +8,7 @@ from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.kubernetes_api import NOT_ASKED, KubernetesApi
 from gpudoctor.facts.nvml import Nvml
+from gpudoctor.facts.pci import PciGpus
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -126,10 +127,11 @@ def _stale_claims(api: KubernetesApi, devices: set[str], pool: str) -> Iterator[
 @check(
     "device-plugin.mig-manager",
     link=Link.DEVICE_PLUGIN,
+    needs={Link.SHARING},
     advisory=True,
     title="The MIG manager has made the layout that the node's label asks for",
 )
-def mig_manager(api: KubernetesApi, nvml: Reading[Nvml]) -> Verdicts:
+def mig_manager(api: KubernetesApi, nvml: Reading[Nvml], gpus: Reading[PciGpus]) -> Verdicts:
     """The label nvidia.com/mig.config asks for a layout; the MIG manager makes it and says in mig.config.state how that ended.
 
     failed means that the old layout, or none, is there: mostly because something used the GPUs. The manager does not try again until the
@@ -149,20 +151,42 @@ def mig_manager(api: KubernetesApi, nvml: Reading[Nvml]) -> Verdicts:
     evidence = api.labels(MIG_CONFIG, MIG_STATE)
     if not state:
         yield NotApplicable(NODE, "no MIG manager has written a state for this node", evidence)
+    elif state == "failed" and (profile := _unheard_of(config, gpus, nvml)):
+        if isinstance(nvml, Unread):
+            # With NVML it would be sharing.mig-config that speaks.
+            yield nvml.about(NODE)
+            return
+        yield NotApplicable(NODE, f"no GPU here has the profile {profile}, see sharing.mig-config", evidence)
     elif state == "failed":
-        yield _layout_failed(f"the MIG manager failed to apply {config}: the layout is the old one", evidence)
+        yield _layout_failed(f"the MIG manager failed to apply {config}: the layout is the old one", evidence, nvml)
     elif state != "success":
         yield NotApplicable(NODE, f"the MIG manager is at work: mig.config.state is {state}", evidence)
     elif not isinstance(nvml, Unread) and (other := _other_layout(config, nvml)):
-        yield _layout_failed(f"the MIG manager has applied {config}, but {other}", (*evidence, *nvml.cite("count")))
+        seen = (*evidence, *nvml.cite("count"))
+        yield _layout_failed(f"the MIG manager has applied {config}, but {other}", seen, nvml)
     else:
         yield Pass(NODE, f"{config} is applied", evidence)
 
 
-def _layout_failed(summary: str, evidence: Cited) -> Verdict:
+def _layout_failed(summary: str, evidence: Cited, nvml: Reading[Nvml]) -> Verdict:
+    """What it speaks of is a GPU in MIG mode without instances, where there is one."""
     from gpudoctor.knowledge.operator_remedies import APPLY_MIG_AGAIN
 
-    return Warn(NODE, summary, evidence, (APPLY_MIG_AGAIN,), cause="mig-config")
+    known = () if isinstance(nvml, Unread) else nvml.devices
+    divided = (one for one in known if one.fields.get("mig.current") is True and one.address is not None)
+    of = tuple(Subject(SubjectKind.GPU, one.address or "") for one in divided if one.lists_mig and not one.mig_devices)
+    return Warn(NODE, summary, evidence, (APPLY_MIG_AGAIN,), cause="mig-config", of=of)
+
+
+def _unheard_of(config: str, gpus: Reading[PciGpus], nvml: Reading[Nvml]) -> str:
+    """The profile that a layout gives to all GPUs and none of them has, "" where one has it or nobody knows."""
+    from gpudoctor.knowledge.mig_profiles import missing_everywhere
+
+    if isinstance(gpus, Unread):
+        return ""
+    devices = () if isinstance(nvml, Unread) else nvml.devices
+    known = {one.address: tuple(profile.name or "" for profile in one.mig_profiles) for one in devices}
+    return missing_everywhere(config, [(gpu.device_id, known.get(gpu.address, ())) for gpu in gpus])
 
 
 def _other_layout(config: str, nvml: Nvml) -> str:

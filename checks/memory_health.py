@@ -136,7 +136,13 @@ def _corrected(gpu: PciGpu, device: NvmlDevice, limits: Thresholds, dram: float,
     return Warn(gpu, f"a flood of corrected memory errors {told}", count.evidence + limits.cite(*over), remedies)
 
 
-@check(SRAM, link=Link.HEALTH, over=PciGpus, title="Uncorrectable errors on the chip are below NVIDIA's limit")
+@check(
+    SRAM,
+    link=Link.HEALTH,
+    over=PciGpus,
+    isolates=True,
+    title="Uncorrectable errors on the chip are below NVIDIA's limit",
+)
 def sram_threshold(gpus: PciGpus, nvml: Nvml) -> Verdicts:
     """Caches and registers have no spare rows: a GPU whose SRAM fails repeatedly at one place is to be exchanged.
 
@@ -166,7 +172,9 @@ def _sram(gpu: PciGpu, device: NvmlDevice) -> Verdict:
     )
 
 
-@check(UNREPAIRABLE, link=Link.HEALTH, over=PciGpus, title="All of the GPU's memory can still be repaired")
+@check(
+    UNREPAIRABLE, link=Link.HEALTH, over=PciGpus, isolates=True, title="All of the GPU's memory can still be repaired"
+)
 def memory_unrepairable(gpus: PciGpus, nvml: Nvml) -> Verdicts:
     """The driver's own word that memory is broken for which no spare is left: the board is to be exchanged.
 

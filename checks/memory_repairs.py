@@ -32,7 +32,7 @@ def _none_uncorrectable(count: EccCount | None) -> bool:
     return count is not None and not count.dram and not count.elsewhere
 
 
-@check(FAILED, link=Link.HEALTH, over=PciGpus, title="No row of the GPU's memory failed to be remapped")
+@check(FAILED, link=Link.HEALTH, over=PciGpus, isolates=True, title="No row of the GPU's memory failed to be remapped")
 def row_remap_failed(gpus: PciGpus, nvml: Nvml) -> Verdicts:
     """A row that cannot be replaced stays bad: the flag is what NVIDIA exchanges a board for, once its field diagnostic confirms it.
 

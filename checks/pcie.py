@@ -196,6 +196,7 @@ def power_state(gpus: PciGpus, states: PciStates, log: Reading[KernelLog]) -> Ve
     link=Link.PCIE,
     over=PciGpus,
     explained_by=("pcie.power-state",),
+    isolates=True,
     title="Every GPU answers on the bus",
 )
 def gpu_responds(gpus: PciGpus, states: PciStates, log: Reading[KernelLog], errors: Reading[GpuErrors]) -> Verdicts:

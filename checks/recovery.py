@@ -37,6 +37,7 @@ PERSISTENCE = "persistence_mode"
     over=PciGpus,
     needs={Link.DEVICE_NODES},
     explained_by=("driver-cuda.nvml-answers",),
+    isolates=True,
     title="The driver asks for no recovery of any GPU",
 )
 def recovery_action(gpus: PciGpus, nvml: Nvml, around: NvmlSurroundings, in_the_way: ResetHolders) -> Verdicts:

@@ -70,13 +70,13 @@ def nodes_inside(
 ) -> Verdicts:
     """A container runs happily without the GPU it was to have; the program inside then says "no CUDA-capable device".
 
-    Looks into the /dev of each workload: a GPU's node, /dev/nvidiactl and /dev/nvidia-uvm, with the numbers that the loaded driver has
-    now, on a mount without nodev, with a mode that lets the container's user read and write. Nothing is opened. Asked means by an engine
-    or a scheduler, or by a UUID in the environment: images of CUDA set NVIDIA_VISIBLE_DEVICES=all and programs CUDA_VISIBLE_DEVICES=0,
-    which give no GPU by themselves under an ordinary runtime. NVIDIA_VISIBLE_DEVICES=void proves nothing: CDI sets it in containers
-    that have GPUs. Only the toolkit's hook takes a variable at its word, if its config.toml lets it. Whether the cgroup lets the nodes be
-    opened is cgroup.device-rules. Without nvidia-uvm monitoring works and CUDA does not; the toolkit leaves it out where
-    NVIDIA_DRIVER_CAPABILITIES does not name compute.
+    Looks into the /dev of each workload: a GPU's node, /dev/nvidiactl and /dev/nvidia-uvm, of a MIG device those of its instances, with
+    the numbers that the loaded driver has now, on a mount without nodev, with a mode that lets the container's user read and write.
+    Nothing is opened. Asked means by an engine or a scheduler, or by a UUID in the environment: images of CUDA set
+    NVIDIA_VISIBLE_DEVICES=all and programs CUDA_VISIBLE_DEVICES=0, which give no GPU by themselves under an ordinary runtime.
+    NVIDIA_VISIBLE_DEVICES=void proves nothing: CDI sets it in containers that have GPUs. Only the toolkit's hook takes a variable at its
+    word, if its config.toml lets it. Whether the cgroup lets the nodes be opened is cgroup.device-rules. Without nvidia-uvm monitoring
+    works and CUDA does not; the toolkit leaves it out where NVIDIA_DRIVER_CAPABILITIES does not name compute.
     """
     apart = None if isinstance(platform, Unread) else platform.kind
     for one in workloads:
@@ -216,6 +216,7 @@ _FOR_NODES = {
     NodeTrouble.NO_GPU: _give,
     NodeTrouble.NOT_THAT_GPU: _again,
     NodeTrouble.NO_CONTROL: _give,
+    NodeTrouble.NO_INSTANCE: _give,
     NodeTrouble.NOT_A_DEVICE: _unmounted,
     NodeTrouble.NO_SUCH_GPU: _again,
     NodeTrouble.OLD_MAJOR: _again,

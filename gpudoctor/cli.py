@@ -3,12 +3,15 @@
 import gc
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.cli_parser import parse
 from gpudoctor.config import ConfigError
 from gpudoctor.exits import ExitCode
 from gpudoctor.sources.errors import SourceError
+
+if TYPE_CHECKING:
+    import argparse
 
 ALLOCATIONS = 500_000
 """After so many new objects the garbage collector looks for cycles; Python's own threshold is 700."""
@@ -19,6 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Hundreds of modules make objects that stay: looking through them for garbage again and again is a twentieth of a run.
     gc.set_threshold(ALLOCATIONS)
     options = parse(sys.argv[1:] if arguments is None else arguments)
+    if options.command == "slurm":
+        return _within_slurm(options, leave=arguments is None)
     from gpudoctor import commands
 
     try:
@@ -43,6 +48,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = f"gpudoctor itself failed: {type(error).__name__}: {error} (please report it; GPUDOCTOR_DEBUG=1 shows where)"
         return _complain(said, error)
     return int(status)
+
+
+def _within_slurm(options: "argparse.Namespace", *, leave: bool) -> int:
+    """`gpudoctor slurm`: Slurm drains the node for whatever is not 0, so nothing but a finding may end otherwise."""
+    status = 0
+    try:
+        from gpudoctor.slurm_run import slurm
+
+        status = slurm(options)
+    # A broken installation, a full disk, a signal: each would take the node, and at once all nodes, out of service.
+    except BaseException as error:
+        _complain(f"slurm {options.mode}: nothing is done: {type(error).__name__}: {error}", error)
+    if leave:
+        # Python ends with 120 when it cannot write out what is left in stdout.
+        import os
+
+        os._exit(status)
+    return status
 
 
 def _complain(message: str, error: BaseException | None = None) -> int:

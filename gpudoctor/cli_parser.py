@@ -13,15 +13,22 @@ from gpudoctor.exits import ExitCode
 FORMATS = ("terminal", "json", "html", "line", "markdown", "nagios", "node-exporter", "npd")
 LISTING_FORMATS = ("terminal", "json")
 """Forms of what is no report: traces, the catalogue and its explanations."""
+TOPO_FORMATS = ("terminal", "svg", "json", "nccl")
 DEADLINES = {0: 30.0, 1: 180.0, 2: 900.0, 3: 3600.0, 4: 3600.0}
 """The deadline in seconds unless one is given, by --active's level: 2 takes minutes, 3 half an hour (DCGM User Guide, Diagnostics)."""
+SLURM_DEADLINES = {"health-check": 20.0, "prolog": 4.0, "epilog": 4.0}
+"""Slurm kills a health check after 60 s (slurmd.c, run_script_health_check), and a job waits for its prolog."""
+SLURM_STATE = "/run/gpudoctor/slurm"
+"""/run is empty after a boot (file-hierarchy(7)), and fails counted before a reboot say nothing of a GPU after it."""
 EXIT_CODES = "exit codes of run and trace: 0 all well, 1 something deserves attention, 2 a link is broken, 3 could not tell or bad usage"
 
 ROOT_HELP = "this node, its proc, sys and dev being below DIR"
 
 
 class _Parser(argparse.ArgumentParser):
-    """A usage error is 3: scripts take argparse's own 2 for a broken GPU."""
+    """A usage error is 3: scripts take argparse's own 2 for a broken GPU. Slurm takes all but 0 for one."""
+
+    usage_error = int(ExitCode.UNKNOWN)
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": _formatter, **options})
@@ -29,7 +36,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, then exit."""
         sys.stderr.write(f"{self.prog}: {' '.join(message.split())}\n")
-        sys.exit(int(ExitCode.UNKNOWN))
+        sys.exit(self.usage_error)
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
@@ -56,10 +63,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(
         prog=f"gpudoctor {name}", description=COMMANDS[name][0], epilog=EXIT_CODES if name in ("run", "trace") else None
     )
+    if name == "slurm":
+        parser.usage_error = 0
     COMMANDS[name][1](parser)
     options = parser.parse_args(words)
     if getattr(options, "deadline", 0.0) is None:
-        options.deadline = DEADLINES[getattr(options, "active", 0)]
+        options.deadline = SLURM_DEADLINES.get(getattr(options, "mode", ""), DEADLINES[getattr(options, "active", 0)])
     options.command = name
     return options
 
@@ -259,9 +268,41 @@ def _compat(parser: argparse.ArgumentParser) -> None:
     _look_options(parser)
 
 
+def _topo(parser: argparse.ArgumentParser) -> None:
+    _source_options(parser)
+    parser.add_argument(
+        "--format",
+        choices=TOPO_FORMATS,
+        default="terminal",
+        help="what stdout shows (default terminal): svg is a drawing for a browser, nccl a file for NCCL_TOPO_FILE",
+    )
+    _look_options(parser)
+
+
+def _slurm(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "Ends with 0 whatever happens; only prolog and epilog end with 96, and only for a GPU of the job that fails, where the "
+        "configuration says so. See docs/slurm.md."
+    )
+    parser.add_argument(
+        "mode",
+        choices=("health-check", "prolog", "epilog"),
+        help="health-check drains and undrains, as configured; prolog and epilog look at the job's GPUs",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    parser.add_argument("--root", metavar="DIR", default="/", help=ROOT_HELP)
+    parser.add_argument("--config", metavar="FILE", help="a configuration file that overrides the others")
+    parser.add_argument(
+        "--deadline", metavar="SECONDS", type=_seconds, help="for one look (default 20, in a prolog or epilog 4)"
+    )
+    parser.add_argument(
+        "--state", metavar="DIR", default=SLURM_STATE, help="where fails are counted (default %(default)s)"
+    )
+
+
 def _schema(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--of", choices=("report", "trace", "compat"), default="report", help="of which output (default report)"
+        "--of", choices=("report", "trace", "compat", "topo"), default="report", help="of which output (default report)"
     )
     parser.add_argument("--format", choices=("json",), default="json")
 
@@ -274,6 +315,8 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "explain": ("what a check asks, why, and what it is confused with", _explain),
     "trace": ("why one container, pod, job or process can or cannot use its GPU", _trace),
     "compat": ("which CUDA versions, images and frameworks run on this driver and its GPUs, or on others", _compat),
-    "schema": ("the JSON Schema of the report, of a trace, or of compat", _schema),
+    "topo": ("how GPUs, network adapters, CPUs and memory are joined: a tree, a matrix, a drawing", _topo),
+    "slurm": ("for Slurm's HealthCheckProgram, Prolog and Epilog", _slurm),
+    "schema": ("the JSON Schema of the report, of a trace, of compat or of topo", _schema),
 }
 """Each command's purpose and what adds its options."""

@@ -26,7 +26,7 @@ def run_command(options: argparse.Namespace) -> int:
     from gpudoctor.registry import built_in
     from gpudoctor.run import Selection, run
 
-    registry = built_in()
+    registry = built_in(deferred=True)
     outputs = [_output(word) for word in options.output]
     raw, config, now = _source(options, registry.ids)
     selection = Selection(tuple(options.link), tuple(options.check), tuple(options.skip))
@@ -70,7 +70,7 @@ def record_command(options: argparse.Namespace) -> int:
     refuse_what_exists(place)
     if map_place is not None and map_place.exists():
         raise SourceError(f"{map_place}: exists already; --map writes a new file only")
-    registry = built_in()
+    registry = built_in(deferred=True)
     config = load_config(options.root, registry.ids, options.config)
     recorder = Recorder(Live(Deadline(options.deadline), options.root, options.kubeconfig))
     report = run(recorder, config, registry, Selection(), recorder.recorded_at, active=options.active)
@@ -103,8 +103,8 @@ def checks_command(options: argparse.Namespace) -> int:
         return ExitCode.OK
     width = max((len(check.id) for check in chosen), default=0)
     for check in chosen:
-        essential = "  (essential)" if check.essential else ""
-        sys.stdout.write(f"{check.id:{width}}  {check.title}{essential}\n")
+        marks = [word for word, marked in (("essential", check.essential), ("isolates", check.isolates)) if marked]
+        sys.stdout.write(f"{check.id:{width}}  {check.title}{'  (' + ', '.join(marks) + ')' if marks else ''}\n")
     return ExitCode.OK
 
 
@@ -129,7 +129,7 @@ def trace_command(options: argparse.Namespace) -> int:
     from gpudoctor.registry import built_in
     from gpudoctor.trace_run import trace
 
-    registry = built_in()
+    registry = built_in(deferred=True)
     raw, config, now = _source(options, registry.ids)
     traced = trace(raw, config, registry, options.target, now)
     if options.format == "json":
@@ -160,6 +160,23 @@ def compat_command(options: argparse.Namespace) -> int:
         from gpudoctor.reports.look import Look
 
         _say(render(result, Look.chosen(options, sys.stdout, file=False)))
+    return ExitCode.OK
+
+
+def topo_command(options: argparse.Namespace) -> int:
+    """`gpudoctor topo`: the exit code says that it was done, not what is wrong."""
+    from gpudoctor.topo_run import topo
+
+    raw, config, now = _source(options, ())
+    result = topo(raw, config, now, judge=options.format != "nccl")
+    if options.format == "terminal":
+        from gpudoctor.reports.look import Look
+        from gpudoctor.reports.topo_terminal import render
+
+        _say(render(result, Look.chosen(options, sys.stdout, file=False)))
+        return ExitCode.OK
+    name = {"svg": "topo_svg", "nccl": "topo_nccl"}.get(options.format, "json")
+    _say(importlib.import_module(f"gpudoctor.reports.{name}").render(result))
     return ExitCode.OK
 
 
@@ -203,6 +220,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "explain": explain_command,
     "trace": trace_command,
     "compat": compat_command,
+    "topo": topo_command,
     "schema": schema_command,
 }
 
@@ -313,6 +331,7 @@ def _catalogue_entry(check: "Check") -> dict[str, object]:
         "link": check.link.value,
         "title": check.title,
         "essential": check.essential,
+        "isolates": check.isolates,
         "over": check.over.__name__ if check.over else None,
         "needs": sorted(link.value for link in check.needs),
         "explained_by": list(check.explained_by),

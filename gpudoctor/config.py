@@ -34,6 +34,26 @@ class Expect(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
                 raise ValueError(f"expect.{key} has an entry that is no version")
 
 
+class Slurm(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What `gpudoctor slurm` may do to the node, which by default is nothing, and whether Slurm is asked about it.
+
+    `drain` allows draining, for a fail of a check of `drain_on` (by default every check that isolates) in `failures` health checks in a
+    row; `undrain` takes back what was drained so. `prolog` and `epilog` allow ending with a failure, for which Slurm drains as well.
+    """
+
+    drain: bool = False
+    drain_on: tuple[str, ...] | None = None
+    undrain: bool = True
+    failures: int = 2
+    prolog: bool = False
+    epilog: bool = False
+    ask: bool = True
+
+    def __post_init__(self) -> None:
+        if self.failures < 1:
+            raise ValueError("slurm.failures must be 1 or more")
+
+
 class Waiver(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A finding known and accepted: it keeps its status and evidence but does not count until `until` has passed."""
 
@@ -62,6 +82,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     advisories: bool = False
     disable: tuple[str, ...] = ()
     waive: tuple[Waiver, ...] = ()
+    slurm: Slurm = Slurm()
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; what is at its default is left out."""
@@ -77,7 +98,7 @@ def from_json(values: object, where: str, check_ids: tuple[str, ...]) -> Config:
         config = msgspec.convert(values, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {error}") from error
-    for check_id in (*config.disable, *(waiver.check for waiver in config.waive)):
+    for check_id in (*config.disable, *(waiver.check for waiver in config.waive), *(config.slurm.drain_on or ())):
         if check_ids and check_id not in check_ids:
             raise ConfigError(f"{where}: there is no check {check_id!r}{nearest(check_id, check_ids)}")
     if config.expect.profile is not None:

@@ -14,7 +14,7 @@ from gpudoctor.facts.desk import Desk
 from gpudoctor.gating import explain, possible_causes
 from gpudoctor.knowledge import TABLES_DATE
 from gpudoctor.outcome import Judgement, Outcome
-from gpudoctor.report import SCHEMA, Finding, Node, NotSeen, Overall, Report, Result, RootCause, Tool, Waived
+from gpudoctor.report import SCHEMA, Finding, Node, NotSeen, Overall, Report, Result, RootCause, SharedGpu, Tool, Waived
 from gpudoctor.verdicts import (
     AboutSubject,
     Fail,
@@ -67,6 +67,7 @@ def report_on(
     config: Config,
     started_at: datetime.datetime,
     seconds: float,
+    sharing: tuple[SharedGpu, ...] = (),
 ) -> Report:
     """The report about the wanted checks and about whatever blocks or explains them, never about a skipped one."""
     shown = _with_explaining(diagnosis, wanted) - skipped
@@ -94,6 +95,7 @@ def report_on(
         root_causes=root_causes,
         results=tuple(sorted(results, key=lambda result: _result_order(result, weight))),
         not_seen=tuple(_not_seen(narrowed, unread)),
+        sharing=sharing,
     )
 
 

@@ -8,7 +8,7 @@ from gpudoctor.config import Waiver
 from gpudoctor.facts.desk import Desk, Population
 from gpudoctor.gating import Breakage, breakers, remember_breakage
 from gpudoctor.outcome import Judgement, Outcome
-from gpudoctor.registry import Check, Registry
+from gpudoctor.registry import Check, Registry, loaded
 from gpudoctor.verdicts import (
     NODE,
     AboutSubject,
@@ -35,8 +35,9 @@ def run_checks(registry: Registry, desk: Desk, ids: frozenset[str], today: datet
         if check.id in desk.config.disable:
             outcomes.append(Outcome(check, skipped="disabled", detail="switched off in the configuration"))
             continue
-        outcome = _run(check, desk, breakage, today)
-        remember_breakage(breakage, check.link, outcome.judgements, _whole_population(check, desk))
+        ready = loaded(check, desk)
+        outcome = _run(ready, desk, breakage, today)
+        remember_breakage(breakage, ready.link, outcome.judgements, _whole_population(ready, desk))
         outcomes.append(outcome)
     return tuple(outcomes)
 

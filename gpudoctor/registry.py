@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.chain import ORDER, Link, with_everything_below
-from gpudoctor.facts.desk import Fact, Population
+from gpudoctor.facts.desk import Desk, Fact, Population
 from gpudoctor.verdicts import Unread, Verdicts
 
 CHECK_MODULES = (
@@ -68,6 +69,15 @@ CHECK_MODULES = (
     "gpu_operator",
     "kubernetes_api",
     "kubernetes_devices",
+    "mig",
+    "mig_use",
+    "mps",
+    "mps_clients",
+    "time_slicing",
+    "slurm",
+    "slurm_jobs",
+    "vgpu",
+    "confidential",
 )
 """The modules of `gpudoctor.checks`. Written down because listing a folder costs more than it gives at start-up."""
 
@@ -96,6 +106,9 @@ class Check(Struct, frozen=True):
     explained_by: tuple[str, ...]
     essential: bool
     advisory: bool
+    isolates: bool = False
+    module: str = ""
+    """Of a check that is not loaded: the module of `gpudoctor.checks` that holds it."""
 
     @property
     def doc(self) -> str:
@@ -128,6 +141,10 @@ class Registry:
     def ids(self) -> tuple[str, ...]:
         """All ids, in chain order."""
         return tuple(check.id for check in self)
+
+    def declared(self) -> tuple[Check, ...]:
+        """As they were added: what they name need not be there yet."""
+        return tuple(self._checks.values())
 
     def __iter__(self) -> Iterator[Check]:
         if not self._ordered:
@@ -177,13 +194,15 @@ def check(  # noqa: PLR0913 - keywords of a declaration
     explained_by: tuple[str, ...] = (),
     essential: bool = False,
     advisory: bool = False,
+    isolates: bool = False,
     registry: Registry | None = None,
 ) -> Callable[[Callable[..., Verdicts]], Callable[..., Verdicts]]:
     """Declare a check: `link.what-is-asked`, its title the healthy state as a sentence.
 
     The parameter types are the facts it needs; `Reading[Fact]` asks for the reason when a fact could not be read.
     `needs` are the links its answer presupposes; nothing stands on the answer of an `advisory` check, which warns or fails without
-    breaking anything; `registry` takes the check instead of the built-in one.
+    breaking anything; a GPU that fails one that `isolates` is of no use to any job, whatever else works, so that its node may be drained;
+    `registry` takes the check instead of the built-in one.
     Raises RegistryError for a wrong declaration.
     """
 
@@ -204,6 +223,7 @@ def check(  # noqa: PLR0913 - keywords of a declaration
                 explained_by=explained_by,
                 essential=essential,
                 advisory=advisory,
+                isolates=isolates,
             )
         )
         return function
@@ -227,8 +247,56 @@ def _need(check_id: str, name: str, annotation: object) -> Need:
     )
 
 
-def built_in() -> Registry:
-    """All checks that come with gpudoctor."""
+def built_in(*, deferred: bool = False) -> Registry:
+    """All checks that come with gpudoctor; with `deferred` some are known by what was written down of them until `loaded` is asked."""
+    if not deferred:
+        for module in CHECK_MODULES:
+            importlib.import_module(f"gpudoctor.checks.{module}")
+        return _declared
+    from gpudoctor.knowledge.deferred_checks import ROWS
+
     for module in CHECK_MODULES:
-        importlib.import_module(f"gpudoctor.checks.{module}")
-    return _declared
+        if module not in ROWS:
+            importlib.import_module(f"gpudoctor.checks.{module}")
+    known = (check for check in _declared.declared() if check.function.__module__.rpartition(".")[2] not in ROWS)
+    return Registry((*known, *(_not_loaded(module, row) for module, rows in ROWS.items() for row in rows)))
+
+
+def _not_loaded(module: str, row: tuple[str, str, str, str]) -> Check:
+    check_id, title, needs, explained_by = row
+    return Check(
+        id=check_id,
+        link=Link(check_id.partition(".")[0]),
+        title=title,
+        function=_nothing,
+        parameters=(),
+        over=None,
+        needs=frozenset(map(Link, needs.split())),
+        explained_by=tuple(explained_by.split()),
+        essential=False,
+        advisory=False,
+        module=module,
+    )
+
+
+def _nothing() -> Verdicts:
+    return ()
+
+
+def loaded(check: Check, desk: Desk) -> Check:
+    """A check as it is to be run: one that is not loaded is, unless a cheap look at the node tells what it would say.
+
+    Then it is one that says just this, with the same id, title and place: it is reported, blocked and explained as the check itself.
+    """
+    if not check.module:
+        return check
+    from gpudoctor.facts.absence import ABSENT
+
+    verdict = ABSENT[check.module](desk)
+    if verdict is not None:
+        return replace(check, function=lambda: (verdict,))
+    importlib.import_module(f"gpudoctor.checks.{check.module}")
+    found = _declared.get(check.id)
+    if found is None:
+        raise RegistryError(f"{check.id} is not declared in {check.module}: run `make catalogue`")
+    return found

@@ -109,6 +109,42 @@ class RootCause(Struct, frozen=True):
     consequence_ids: tuple[str, ...]
 
 
+class How(str, Enum):
+    """In which way a GPU is shared. `whole` is one that is not divided and that at most one workload has; `processes` one that several have
+    without anything that divides it; `passthrough` one that the host gives to a virtual machine.
+    """
+
+    WHOLE = "whole"
+    MIG = "mig"
+    MPS = "mps"
+    TIME_SLICING = "time-slicing"
+    PROCESSES = "processes"
+    VGPU = "vgpu"
+    PASSTHROUGH = "passthrough"
+    UNKNOWN = "unknown"
+
+
+class SharedGpu(Struct, frozen=True):
+    """Who shares a GPU, how, and what that keeps apart, in plain words; "" where there is nothing to say.
+
+    `gpu` is its address. `by` names those who use it or were given it, some of them only where they are many; `workloads` counts all of
+    them, None where that is not known. `detail` says more of how, of an unknown why. `access` is what decides who may open it, `note`
+    what keeps nobody apart though it may look so, `room` what MIG instances could still be made.
+    """
+
+    gpu: str
+    how: How
+    detail: str = ""
+    by: tuple[str, ...] = ()
+    workloads: int | None = None
+    memory: str = ""
+    faults: str = ""
+    compute: str = ""
+    access: str = ""
+    note: str = ""
+    room: str = ""
+
+
 class NotSeen(Struct, frozen=True):
     """Something that could not be looked at, and what would show it."""
 
@@ -118,7 +154,7 @@ class NotSeen(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """One run over one node."""
+    """One run over one node. `sharing` has a row for each GPU, none where only parts were asked for that leave sharing out."""
 
     schema: str
     tool: Tool
@@ -130,6 +166,7 @@ class Report(Struct, frozen=True):
     root_causes: tuple[RootCause, ...]
     results: tuple[Result, ...]
     not_seen: tuple[NotSeen, ...]
+    sharing: tuple[SharedGpu, ...] = ()
 
     def finding(self, finding_id: str) -> Finding:
         """The finding of that id. Raises KeyError."""

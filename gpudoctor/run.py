@@ -16,7 +16,7 @@ from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.pci import PciGpus
 from gpudoctor.facts.raw import Raw, SourceKind
 from gpudoctor.registry import Registry
-from gpudoctor.report import Node, NodeGpu, Report
+from gpudoctor.report import Node, NodeGpu, Report, SharedGpu
 from gpudoctor.verdicts import Unread
 
 
@@ -77,7 +77,17 @@ def run(
         config=config,
         started_at=now,
         seconds=time.monotonic() - started,
+        sharing=_sharing(desk, selection),
     )
+
+
+def _sharing(desk: Desk, selection: Selection) -> tuple[SharedGpu, ...]:
+    """Who shares each GPU, in a run over everything, or over sharing as a whole: its checks have read what that takes."""
+    if (selection.links or selection.checks) and Link.SHARING.value not in selection.links:
+        return ()
+    from gpudoctor.sharing import shared_gpus
+
+    return shared_gpus(desk)
 
 
 def _with_needed(wanted: frozenset[str], registry: Registry) -> frozenset[str]:

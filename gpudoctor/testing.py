@@ -39,7 +39,7 @@ def run_node(recorded: Snapshot, config: Config | None = None, registry: Registr
     return run(
         recorded,
         config_of(recorded) if config is None else config,
-        built_in() if registry is None else registry,
+        built_in(deferred=True) if registry is None else registry,
         Selection(),
         recorded.manifest.recorded_at,
     )

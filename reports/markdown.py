@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gpudoctor.chain import Link
 from gpudoctor.report import Finding, Report, RootCause
+from gpudoctor.reports.shares import folded
 from gpudoctor.reports.words import STATUS_ORDER, clean, counted, headline
 from gpudoctor.verdicts import Evidence, Remedy, Status
 
@@ -23,6 +24,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield " · ".join(_text(fact) for fact in facts if fact)
     yield ""
     yield from _chain(report)
+    yield from _sharing(report)
     for cause in report.root_causes:
         yield from _root_cause(report, cause)
     yield from _not_seen(report)
@@ -44,6 +46,18 @@ def _chain(report: Report) -> Iterator[str]:
             said = ", ".join(f"`{check}`" for check in alarms) or counted(len(results), "check")
             yield f"| {link.value} | {worst.value} | {said} |"
     yield ""
+
+
+def _sharing(report: Report) -> Iterator[str]:
+    if report.sharing:
+        yield "| who shares | how | by | memory | faults | compute | who may open it |"
+        yield "| --- | --- | --- | --- | --- | --- | --- |"
+        for share in folded(report.sharing):
+            row = share.row
+            how = "; ".join(part for part in (share.how, row.room, row.note) if part)
+            cells = (share.label, how, share.by, row.memory, row.faults, row.compute, row.access)
+            yield f"| {' | '.join(_text(cell) for cell in cells)} |"
+        yield ""
 
 
 def _root_cause(report: Report, cause: RootCause) -> Iterator[str]:

@@ -12,6 +12,7 @@ from gpudoctor.diagnosis import label, more_like_it
 from gpudoctor.report import Finding, Report, Result, RootCause
 from gpudoctor.reports.look import Look
 from gpudoctor.reports.page import BADGE_WIDTH, LABEL_WIDTH, Page
+from gpudoctor.reports.shares import folded, in_lines
 from gpudoctor.reports.words import (
     OVERALL_STATUS,
     STATUS_ORDER,
@@ -30,6 +31,9 @@ NARROW = 60
 LINK_WIDTH = 13
 MOST_SUBJECTS = 8
 MOST_EVIDENCE = 3
+MOST_WAYS = 4
+"""As many ways of sharing GPUs are told on the first screen."""
+SHARING = "who shares"
 
 
 def render(report: Report, look: Look) -> str:
@@ -49,6 +53,7 @@ class _Page(Page):
         """The whole page."""
         self._heading()
         self._chain()
+        self._sharing()
         for cause in self.report.root_causes:
             self._root_cause(cause)
         self._not_seen()
@@ -74,6 +79,21 @@ class _Page(Page):
             worst = min(results, key=lambda result: (STATUS_ORDER.index(result.status), not result.essential))
             glance = self.shortened(self._glance(worst), taken) if details else Text()
             rows.add_row("", Text(link.value), self.badge(worst.status), glance)
+        self.console.print(rows)
+
+    def _sharing(self) -> None:
+        """A line for each way in which GPUs are shared; who, and what is kept apart, with -v."""
+        details = self.look.width >= NARROW
+        rows = self.grid("  ", LINK_WIDTH)
+        lines = [share.label + ": " + share.how for share in folded(self.report.sharing)]
+        if not self.look.verbose:
+            lines = in_lines(self.report.sharing)
+            lines[MOST_WAYS:] = [f"and {len(lines) - MOST_WAYS} ways more (-v)"] if len(lines) > MOST_WAYS else []
+        for number, line in enumerate(lines):
+            shown = Text(clean(line)) if details else self.shortened(line, 2 + LINK_WIDTH + 2)
+            rows.add_row("", Text(SHARING if number == 0 else ""), shown)
+            for name, words in folded(self.report.sharing)[number].parts if self.look.verbose else ():
+                rows.add_row("", Text(""), Text(clean(f"{name}: {words}"), style="dim"))
         self.console.print(rows)
 
     def _glance(self, result: Result) -> str:

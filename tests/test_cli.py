@@ -144,6 +144,7 @@ def test_json_holds_the_documented_keys() -> None:
         "root_causes",
         "results",
         "not_seen",
+        "sharing",
     ]
     assert report["schema"] == "gpudoctor.report/1"
     assert report["started_at"] == "2026-11-29T12:00:00Z", "a replay's now is when it was recorded"

@@ -33,7 +33,7 @@ PAGES = [
 ]
 SICK = "nouveau-and-broken-daemon-json"
 MOST_BYTES = 400_000
-PARTS = ["causes", "chain", "gpus", "checks", "unseen", "about"]
+PARTS = ["causes", "chain", "gpus", "sharing", "checks", "unseen", "about"]
 
 
 def _run(*words: str, capture: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -126,7 +126,9 @@ def test_head_chain_gpus_and_size(name: str, saved: Callable[..., tuple[Path, di
     node = report["node"]
     assert all(node[fact] in head for fact in ("hostname", "os", "kernel", "driver_version") if node[fact])
     assert len(page.all("h1")) == len(page.all("main")) == 1
-    assert [part.attributes["id"] for part in page.all("main")[0].inside if isinstance(part, Element)] == PARTS
+    assert [part.attributes["id"] for part in page.all("main")[0].inside if isinstance(part, Element)] == [
+        part for part in PARTS if part != "sharing" or report["sharing"]
+    ]
     assert [one.all("span", "link")[0].words for one in page.by_id("chain").all("li")] == _links(report)
     rows = page.by_id("gpus").all("tr")[1:]
     assert [row.all("th")[0].words for row in rows] == [gpu["address"] for gpu in node["gpus"]]
@@ -223,8 +225,10 @@ HOSTILE = (
 RAW = ("\u2028", "\u2029", "\u202e", "\u2066", "\u200b", "\x00", "\x1b", "\x7f", "\x9b")
 """What must not reach a page as it is."""
 
-_OURS = "schema started_at verdict check link status why kind breaks action until id key address findings blocked_by \
+_OURS = (
+    "schema how gpu started_at verdict check link status why kind breaks action until id key address findings blocked_by \
 caused_by possible_causes consequence_ids interrupts seconds exit_code source".split()
+)
 """Words that are ours, or by which one part of a report names another."""
 
 
@@ -287,7 +291,7 @@ def test_names_and_references_of_a_hostile_report_lead_nowhere(
     ]
     for finding in _findings(report):
         finding["references"] = listed
-    ours = "schema started_at verdict link status why kind breaks action until seconds exit_code".split()
+    ours = "schema how gpu started_at verdict link status why kind breaks action until seconds exit_code".split()
     page = tree(_hostile_page(report, tmp_path, capsys, ours=ours))
     _closed(page, set())
     assert "javascript:alert(1)" in page.by_id("checks").text

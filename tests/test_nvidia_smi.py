@@ -695,9 +695,9 @@ def test_quoted_sections_and_matrices_are_read(corpus: Path) -> None:
         answer = answer_from(None, place.read_text())
         rows = re.findall(r"^(GPU\d+|NIC\d+|mlx\S+)\s+(.*)$", place.read_text(), re.MULTILINE)
         columns = place.read_text().splitlines()[0].partition("CPU Affinity")[0].split()
-        if not columns or columns[0] != "GPU0" or "GPU1" not in columns:
-            assert answer is None, place.name
-            continue
+        if "CPU Affinity" not in place.read_text():
+            # Two were pasted without their heading; both are of eight GPUs.
+            columns = [f"GPU{index}" for index in range(8)]
         assert answer is not None
         topology = {frozenset((p["from"], p["to"])): p["path"] for p in answer.data["system"]["topology"]}
         for name, cells in rows:

@@ -764,7 +764,8 @@ def test_nothing_is_claimed_of_what_nvidia_smi_does_not_see(tmp_path: Path) -> N
     assert report.exit_code == 3 and not report.root_causes
     passed = {result.check for result in report.results if result.status.value == "pass"}
     modes = {"health.compute-mode", "health.ecc-mode", "health.persistence-mode"}
-    assert passed <= {"pcie.gpus-present", "driver-cuda.nvml-answers", "driver-cuda.queries-answered", *modes}
+    asked = {"driver-cuda.nvml-answers", "driver-cuda.queries-answered", "sharing.mig-instances"}
+    assert passed <= {"pcie.gpus-present", *asked, *modes}
     bound = report.result("kernel-module.gpu-bound")
     assert (bound.status.value, bound.why) == ("unknown", "not-recorded")
     assert "is not in what nvidia-smi printed" in bound.detail

@@ -27,6 +27,7 @@ from tests.trace_cases import (
     WARNED,
     Change,
     compat_first,
+    mps,
     setting,
     with_variables,
     without_libraries,
@@ -115,7 +116,7 @@ ALIKE: dict[str, tuple[Change, ...]] = {
     ),
     "not-root-with-open-nodes": (NOT_ROOT,),
     "mps-of-the-device-plugin": (
-        with_variables("CUDA_MPS_PIPE_DIRECTORY=/mps/nvidia.com/gpu/pipe"),
+        mps("/mps/nvidia.com/gpu/pipe", "/run/nvidia/mps/nvidia.com/gpu/pipe"),
         lambda node: node.mounts.__setitem__(
             1, "92 91 0:71 /run/nvidia/mps/shm /dev/shm rw - tmpfs tmpfs rw,size=8388608k\n"
         ),
@@ -130,6 +131,19 @@ def test_look_alikes_pass(name: str) -> None:
         change(node)
     one = node.traced()
     assert set(statuses(one).values()) <= {"pass", "skip"}, [(step.id, step.summary) for step in one.steps]
+
+
+@pytest.mark.parametrize(("names", "status"), [(False, Status.PASS), (True, Status.FAIL)])
+def test_an_mps_daemon_that_is_gone_is_the_affair_of_its_clients(names: bool, status: Status) -> None:
+    node = TraceNode()
+    node.link(
+        "/etc/systemd/system/multi-user.target.wants/nvidia-mps.service", "/etc/systemd/system/nvidia-mps.service"
+    )
+    node.text("/etc/systemd/system/nvidia-mps.service", "[Service]\nExecStart=/usr/bin/nvidia-cuda-mps-control -f\n")
+    node.environment += ["CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps"] if names else []
+    host = node.step("host")
+    assert host.status is status
+    assert not names or "sharing.mps-daemon: nvidia-cuda-mps-control: nvidia-mps.service" in host.summary
 
 
 def test_node_of_a_group_that_the_process_is_in_can_be_opened() -> None:

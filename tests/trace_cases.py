@@ -28,6 +28,27 @@ def with_variables(*lines: str) -> Change:
     return lambda node: node.environment.extend(lines)
 
 
+def mps(pipes: str, place: str = "") -> Change:
+    """A client of a daemon of the host, whose pipes it has mounted; there they lie at a place on the root file system, or below /run."""
+    place = place or pipes
+    device, root = ("0:24", place.removeprefix("/run")) if place.startswith("/run/") else ("254:0", place)
+
+    def change(node: TraceNode) -> None:
+        node.environment.append(f"CUDA_MPS_PIPE_DIRECTORY={pipes}")
+        node.mounts.append(f"96 90 {device} {root} {pipes} rw - ext4 /dev/vda rw\n")
+        node.process(1410, "/system.slice/nvidia-mps.service", comm="nvidia-cuda-mps")
+        node.text("/proc/1410/cmdline", "nvidia-cuda-mps-control\0-f\0")
+        node.text("/proc/1410/environ", f"CUDA_MPS_PIPE_DIRECTORY={place}\0CUDA_MPS_LOG_DIRECTORY=/mps-log\0")
+        node.text(
+            "/proc/1410/mountinfo", "22 1 254:0 / / rw - ext4 /dev/vda rw\n24 22 0:24 / /run rw - tmpfs tmpfs rw\n"
+        )
+        node.text(
+            "/mps-log/control.log", "[2026-11-29 09:00:00.000 Control  1410] Starting control daemon using socket\n"
+        )
+
+    return change
+
+
 def without_libraries(node: TraceNode) -> None:
     node.without(f"{ROOT}{LIBRARIES}")
     node.mounts = [ROOT_MOUNTS, SHM]
@@ -316,9 +337,7 @@ WARNED = {
         with_variables("NVIDIA_DRIVER_CAPABILITIES=compute,utilty"),
     ),
     "far-cpus": Case("numa", "none of its CPUs is near its GPUs", "Cpus_allowed_list: 64-95", setting(cpus="64-95")),
-    "mps-apart": Case(
-        "limits", "pipes of MPS", "CUDA_MPS_PIPE_DIRECTORY=/mps", with_variables("CUDA_MPS_PIPE_DIRECTORY=/mps")
-    ),
+    "mps-apart": Case("limits", "pipes of MPS", "CUDA_MPS_PIPE_DIRECTORY=/mps", mps("/mps")),
     "lost-at-reload": Case(
         "rules", "at the next daemon-reload", "DevicePolicy=strict", lambda node: node.unit("char-pts rwm")
     ),

@@ -36,6 +36,10 @@ _NO_HANDLE = pattern(
     r"(?:([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]): )?(.{0,200})",
     re.MULTILINE,
 )
+_PENDING_MIG = pattern(
+    r"MIG mode is in pending (enable|disable) state for GPU ((?:[0-9A-Fa-f]{4,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
+)
+"""What `-mig` says where a reset has yet to bring a change into force (NVIDIA/gpu-operator#1845)."""
 _INFOROM = pattern(
     rf"^{said.INFOROM_CORRUPTED}([0-9A-Fa-f]{{4,8}}:[0-9A-Fa-f]{{2}}:[0-9A-Fa-f]{{2}}\.[0-7])", re.MULTILINE
 )
@@ -224,7 +228,7 @@ def _others(text: str) -> Iterator[tuple[str, Data]]:
 
 
 def _complaints(text: str) -> Iterator[list[Data]]:
-    """Devices without a handle, and those whose infoROM is corrupted."""
+    """Devices without a handle, those whose infoROM is corrupted, and those whose change of MIG mode waits."""
     from gpudoctor.facts.nvidia_smi_device import failure_of
 
     handles = []
@@ -236,6 +240,10 @@ def _complaints(text: str) -> Iterator[list[Data]]:
     yield [
         {"pci_bus_id": found[1], "fields": {"inforom.valid": False}}
         for found in islice(_INFOROM.finditer(text), _MOST_MESSAGES)
+    ]
+    yield [
+        {"pci_bus_id": found[2], "fields": {"mig.current": found[1] == "disable", "mig.pending": found[1] == "enable"}}
+        for found in islice(_PENDING_MIG.finditer(text), _MOST_MESSAGES)
     ]
 
 

@@ -30,6 +30,7 @@ class Draft:
         self.nvlinks: dict[int, dict[str, Any]] = {}
         self.processes: list[dict[str, Any]] = []
         self.mig_devices: list[dict[str, Any]] = []
+        self.lists_mig = False
         self._reasons: dict[str, bool] = {}
 
     def take(self, target: str, text: str, label: str, *, without_unit: bool = False) -> None:
@@ -74,7 +75,8 @@ class Draft:
             "processes": self.processes,
             "mig_devices": self.mig_devices,
         }
-        return {**self.data, **{name: part for name, part in parts.items() if part}}
+        told = {name: part for name, part in parts.items() if part or (name == "mig_devices" and self.lists_mig)}
+        return {**self.data, **told}
 
     def _identify(self, key: str, text: str, label: str) -> None:
         code = error_code(text)

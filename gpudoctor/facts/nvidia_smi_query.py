@@ -112,6 +112,9 @@ class _Reader:
             if path == _MIG:
                 device.mig_devices.append({})
             return
+        if path == _MIG:
+            device.lists_mig = device.lists_mig or value.lower() == "none"
+            return
         key = MIG_LABELS.get(path.partition("/")[2])
         number = mig_value(key, value) if key else None
         if key and number is not None and device.mig_devices:

@@ -59,6 +59,8 @@ class _Reader:
         if words[:1] == ["NVIDIA-SMI"]:
             self._take_versions(cells[0])
         elif words[:2] == ["MIG", "devices:"] or words[:1] == ["Processes:"]:
+            if self._part == "mig":
+                self._end_mig()
             self._part, self._whole = words[0].rstrip(":").lower(), bool(self._devices)
         elif words[:2] == ["vGPU", "ID"]:
             self._part = "vgpus"
@@ -151,6 +153,11 @@ class _Reader:
         }
         known = {key: value for key, value in said.items() if value is not None}
         self._devices[int(words[0])].mig_devices.append(known)
+
+    def _end_mig(self) -> None:
+        """When another table follows that of MIG devices, a GPU in MIG mode that has no row there has none."""
+        for device in self._devices.values():
+            device.lists_mig = device.fields.get("mig.current") is True
 
     def _take_process(self, words: list[str]) -> None:
         """GPU, since 450 two instances, PID, type, name, memory."""

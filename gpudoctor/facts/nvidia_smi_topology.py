@@ -1,7 +1,8 @@
 """`nvidia-smi topo`. `-m` tells how each pair of GPUs and network adapters is connected, and which CPUs and memory are near each GPU.
 
 The heading is underlined by terminal codes, also in a file. Columns are separated by tabs, which pasting turns into blanks or
-loses; adapters are called NIC0, NIC1 and explained below since driver 510, by their own names before. `-p2p r` and `-p2p w` tell whether
+loses; adapters are called NIC0, NIC1 and explained below since driver 510, by their own names before. Rows that were pasted without the
+heading tell their columns by the X that each row has at its own place. `-p2p r` and `-p2p w` tell whether
 each GPU may read and write the memory of each other one; which of them a text is only its command line says.
 """
 
@@ -18,6 +19,10 @@ _OWN_MEMORY = "GPU NUMA ID"
 _NAME = pattern(r"[A-Za-z]\w{1,48}")
 _PATH = pattern(r"NV\d{1,3}|[A-Z]{3,4}")
 _LEGEND = pattern(r"(NIC\d{1,4}): (\S{1,64})")
+# Old drivers say SOC for SYS. Answers of `-p2p` look alike, CNS for one.
+_SURE_PATH = pattern(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")
+_ROW = pattern(r"(GPU|NIC)(\d{1,3})")
+_FEWEST_ROWS = 2
 _MOST_COLUMNS = 256
 P2P = {"r": "read", "w": "write"}
 """What of `-p2p` counts, as NVML's answers name it. The others ask for single ways (n NVLink, p PCIe) and atomics (a)."""
@@ -34,13 +39,16 @@ _ANSWERS = {
 
 def is_topology(text: str) -> bool:
     """Whether a text holds the heading of such a matrix."""
-    return _AFFINITY in text and "GPU0" in text and any(_columns(line) for line in _lines(text))
+    lines = _lines(text)
+    if _AFFINITY in text:
+        return "GPU0" in text and any(_columns(line) for line in lines)
+    return " X " in text and bool(_columns_of_rows(lines))
 
 
 def from_topology(text: str) -> dict[str, Any]:
     """The `data` of an answer: GPUs by their index."""
-    columns: list[str] = []
-    tail = ""
+    columns = [] if _AFFINITY in text else _columns_of_rows(_lines(text))
+    headed, tail = not columns, ""
     paths: dict[frozenset[str], dict[str, str]] = {}
     nics: dict[str, str] = {}
     devices: dict[int, Draft] = {}
@@ -52,7 +60,7 @@ def from_topology(text: str) -> dict[str, Any]:
         elif (name := (line.split(None, 1) or [""])[0]) in columns:
             _take_paths(paths, name, columns, line)
             index = decimal(name.removeprefix("GPU"))
-            if index is not None and index < MOST_DEVICES:
+            if headed and index is not None and index < MOST_DEVICES:
                 _take_affinity(devices.setdefault(index, Draft(index=index)), line, len(columns), tail)
     nics = nics or {name: name for name in columns if not name.startswith(("GPU", "NIC"))}
     system: dict[str, Any] = {"topology": list(paths.values())} if paths else {}
@@ -97,6 +105,40 @@ def _columns(line: str) -> list[str]:
     names = head.split()
     begun = affinity and names[:1] == ["GPU0"] and len(names) <= _MOST_COLUMNS
     return names if begun and all(_NAME.fullmatch(name) for name in names) else []
+
+
+def _columns_of_rows(lines: list[str]) -> list[str]:
+    """The columns of rows whose heading is lost, as far as they are sure: GPUs first, then adapters where a row of one is there."""
+    gpus: list[int] = []
+    seen = width = 0
+    exact: int | None = None
+    for name, _, rest in (line.strip().partition(" " if "\t" not in line else "\t") for line in lines):
+        cells = _cells(rest)
+        row = _ROW.fullmatch(name)
+        if row is None or cells.count("X") != 1 or len(cells) > _MOST_COLUMNS:
+            continue
+        width = max(width, len(cells))
+        if row[1] == "NIC":
+            exact = cells.index("X") - int(row[2]) if exact is None else exact
+        elif cells.index("X") == int(row[2]):
+            gpus.append(int(row[2]))
+            # Only between GPUs are there NVLinks.
+            seen = max(seen, *(at + 1 for at, cell in enumerate(cells) if cell == "X" or cell.startswith("NV")))
+    if len(gpus) < _FEWEST_ROWS:
+        return []
+    if exact is None or exact <= max(gpus):
+        return [f"GPU{at}" for at in range(seen)]
+    return [f"GPU{at}" if at < exact else f"NIC{at - exact}" for at in range(width)]
+
+
+def _cells(rest: str) -> list[str]:
+    """The paths with which a row begins."""
+    cells: list[str] = []
+    for word in rest.split():
+        if not _SURE_PATH.fullmatch(word):
+            break
+        cells.append(word)
+    return cells
 
 
 def _take_paths(paths: dict[frozenset[str], dict[str, str]], name: str, columns: list[str], line: str) -> None:

@@ -31,7 +31,8 @@ _STRAY = pattern(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});)")
 _NO_XML = pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 _PROCESS = "processes/process_info"
-_MIG = "mig_devices/mig_device"
+_MIG_LIST = "mig_devices"
+_MIG = f"{_MIG_LIST}/mig_device"
 
 
 def from_xml(text: str) -> dict[str, Any]:
@@ -137,6 +138,8 @@ class _Reader:
         path = "/".join(self._path)
         if path.startswith(f"{_PROCESS}/"):
             self._process[name] = text
+        elif path == _MIG_LIST:
+            device.lists_mig = text == "None"
         elif path.startswith(f"{_MIG}/"):
             _take_mig(device, path.removeprefix(f"{_MIG}/"), text)
         else:

@@ -1,13 +1,24 @@
 """What NVML answered, whoever asked it: the worker, a recording, or nvidia-smi's text translated."""
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
 from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Desk, Fact
-from gpudoctor.facts.nvml_device import FieldValue, GpuPath, GpuProcess, Later, MigDevice, NvLink, NvmlDevice, NvmlError
+from gpudoctor.facts.nvml_device import (
+    FieldValue,
+    GpuPath,
+    GpuProcess,
+    Later,
+    MigDevice,
+    MigProfile,
+    NvLink,
+    NvmlDevice,
+    NvmlError,
+)
 from gpudoctor.facts.nvml_gate import may_ask
 from gpudoctor.facts.raw import Answer
 from gpudoctor.knowledge import nvml_errors
@@ -46,7 +57,11 @@ class Worker(Struct, frozen=True):
 
 
 class Nvml(Fact, frozen=True):
-    """NVML's answers. `count` is None when it never came to counting; then a missing device says nothing."""
+    """NVML's answers. `count` is None when it never came to counting; then a missing device says nothing.
+
+    `system` has the fields that concern the whole node, those of confidential computing. `nics` are the adapters by what `topo -m`
+    calls them.
+    """
 
     OF = Link.DRIVER_CUDA
 
@@ -63,6 +78,8 @@ class Nvml(Fact, frozen=True):
     stopped_at: str | None
     worker: Worker | None
     topology: tuple[GpuPath, ...] = ()
+    system: Mapping[str, FieldValue] = {}
+    nics: Mapping[str, str] = {}
 
     @classmethod
     def gather(cls, desk: Desk) -> "Nvml | Unread":
@@ -104,12 +121,15 @@ class _Device(Struct):
     fields: dict[str, FieldValue] = {}
     nvlinks: tuple[NvLink, ...] = ()
     processes: tuple[GpuProcess, ...] | None = None
-    mig_devices: tuple[MigDevice, ...] = ()
+    mig_devices: tuple[MigDevice, ...] | None = None
+    mig_profiles: tuple[MigProfile, ...] = ()
     later: Later | None = None
 
 
 class _System(Struct, frozen=True):
     topology: tuple[GpuPath, ...] = ()
+    nics: dict[str, str] = {}
+    fields: dict[str, FieldValue] = {}
 
 
 class _Data(Struct):
@@ -172,6 +192,8 @@ def _record(answer: Answer, data: _Data, failure: _Failure | None, worker: Worke
         stopped_at=answer.stopped_at,
         worker=worker,
         topology=data.system.topology,
+        system=data.system.fields,
+        nics=data.system.nics,
         read_from={
             "init": Evidence(_asked(answer.via, "nvmlInit"), data.said or _describe(data.init)),
             "count": Evidence(_asked(answer.via, "nvmlDeviceGetCount"), _count(data)),
@@ -210,7 +232,9 @@ def _device(device: _Device, via: str) -> NvmlDevice:
         nvlinks=device.nvlinks,
         processes=device.processes or (),
         lists_processes=device.processes is not None,
-        mig_devices=device.mig_devices,
+        mig_devices=device.mig_devices or (),
+        mig_profiles=device.mig_profiles,
+        lists_mig=device.mig_devices is not None,
         later=device.later,
         read_from={"uuid": seen, "error": seen},
     )

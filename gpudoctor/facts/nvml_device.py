@@ -94,8 +94,22 @@ class MigDevice(Struct, frozen=True):
     ecc_uncorrected_sram: int | None = None
 
 
+class MigProfile(Struct, frozen=True):
+    """A kind of GPU instance that this board can be divided into: how many in all, and how many more now, which root alone is told."""
+
+    id: int | None = None
+    name: str | None = None
+    slices: int | None = None
+    memory_bytes: int | None = None
+    instances: int | None = None
+    free: int | None = None
+
+
 class NvmlDevice(Citable, frozen=True):
-    """With an `error`, what could be asked before it is kept. The fields are those of knowledge/nvml_fields.py."""
+    """With an `error`, what could be asked before it is kept. The fields are those of knowledge/nvml_fields.py.
+
+    `lists_mig` is whether its MIG devices were asked for and listed, so that there are no more of them.
+    """
 
     index: int | None
     address: str | None
@@ -108,6 +122,8 @@ class NvmlDevice(Citable, frozen=True):
     nvlinks: tuple[NvLink, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
     mig_devices: tuple[MigDevice, ...] = ()
+    mig_profiles: tuple[MigProfile, ...] = ()
+    lists_mig: bool = False
     lists_processes: bool = False
     later: Later | None = None
 

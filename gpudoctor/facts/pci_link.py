@@ -164,6 +164,16 @@ def _links(
     )
 
 
+def link_end(raw: Raw, address: str) -> LinkEnd:
+    """The lower end of the link above any function: four small files. Not of a device that sleeps."""
+    return _end(raw, address, {}, lower=True)
+
+
+def port_end(raw: Raw, address: str) -> LinkEnd:
+    """The upper end of the link below a port: what it allows, two small files."""
+    return _end(raw, address, {}, lower=False)
+
+
 def _end(raw: Raw, address: str, ends: dict[str, LinkEnd], *, lower: bool) -> LinkEnd:
     if address not in ends:
         base = f"{DEVICES}/{address}"

@@ -21,7 +21,8 @@ from gpudoctor.verdicts import Evidence, Unread, Why
 
 SHARED_NAMES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 """Of a container without any node, only that it lacks the first is said."""
-FOLDERS = {"nvidia-caps": "nvidia-cap", "nvidia-caps-imex-channels": "channel"}
+_CAPABILITIES = "nvidia-caps"
+FOLDERS = {_CAPABILITIES: "nvidia-cap", "nvidia-caps-imex-channels": "channel"}
 """Folders of nodes, and how the names in each begin (nv-caps.c and nv-caps-imex.c of open-gpu-kernel-modules)."""
 
 
@@ -50,12 +51,16 @@ class NodeInside(Struct, frozen=True):
 
 
 class Devices(Citable, frozen=True):
-    """The nodes and libraries of one workload. `missing` are paths that were looked for in vain, `unseen` why more may be there."""
+    """The nodes and libraries of one workload. `missing` are paths that were looked for in vain, `unseen` why more may be there.
+
+    `all_capabilities` is whether every node of a capability that it has was seen.
+    """
 
     nodes: tuple[NodeInside, ...]
     missing: frozenset[str]
     mounts: Mounts | Absent | Unread
     unseen: Unread | None = None
+    all_capabilities: bool = False
 
     @property
     def libraries(self) -> tuple[MountedLibrary, ...]:
@@ -150,11 +155,18 @@ def _devices(
         missing=frozenset(f"/dev/{name}" for name in seen.missing),
         mounts=mounts,
         unseen=unseen or _unsure(seen, nodes),
+        all_capabilities=_complete(seen, below.get(f"{seen.path}/{_CAPABILITIES}")),
         read_from={
             "nodes": Evidence(seen.where, f"holds {listed}" if nodes else "holds none of NVIDIA's nodes"),
             **(mounts.read_from if isinstance(mounts, Mounts) else {}),
         },
     )
+
+
+def _complete(seen: Contents, capabilities: Contents | Absent | Unread | None) -> bool:
+    if _CAPABILITIES in seen.entries:
+        return isinstance(capabilities, Contents) and capabilities.complete
+    return seen.complete
 
 
 def _unsure(seen: Contents, nodes: Sequence[NodeInside]) -> Unread | None:

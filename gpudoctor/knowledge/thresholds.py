@@ -41,6 +41,12 @@ _ROWS: tuple[Threshold, ...] = (
         "NVIDIA/DCGM @72fa3fee, modules/health/DcgmHealthWatch.cpp: any fails",
     ),
     Threshold(
+        "mps_clients",
+        48,
+        "clients of MPS on a GPU, from which one that is not let in was refused for want of room",
+        "k8s-device-plugin @1b826acc, cmd/mps-control-daemon/mps/device.go: 48 from Volta on; newer drivers take more",
+    ),
+    Threshold(
         "pcie_replays_in_window",
         2,
         "PCIe replays between the two looks, a second apart",
@@ -50,10 +56,46 @@ _ROWS: tuple[Threshold, ...] = (
         "pcie_replays_per_minute", 8, "PCIe replays per minute", f"{_DCGM_LIMITS}: DCGM_LIMIT_MAX_PCIREPLAY_RATE"
     ),
     Threshold(
+        "nic_link_downs_per_day",
+        5,
+        "times that the link of a network adapter went down, a day",
+        "judgement: a switch that is restarted takes it down once or twice; NVSentinel @07b82dc2 tells each one as it happens",
+    ),
+    Threshold(
+        "nic_link_errors_per_hour",
+        10,
+        "local integrity errors and buffer overruns of a network adapter's link, an hour",
+        "judgement: NVSentinel @07b82dc2, docs/configuration/nic-health-monitor.md, tells each one as it happens",
+    ),
+    Threshold(
+        "nic_receive_errors_per_hour",
+        120,
+        "bad packets that a network adapter received, an hour",
+        "judgement: each bad packet comes of a symbol error at least",
+    ),
+    Threshold(
+        "nic_recoveries_per_hour",
+        10,
+        "recoveries of a network adapter's link, an hour",
+        "judgement: a healthy link has none for days",
+    ),
+    Threshold(
+        "nic_symbol_errors_per_hour",
+        120,
+        "symbol errors of a network adapter's link, an hour",
+        "NVSentinel @07b82dc2, docs/configuration/nic-health-monitor.md: 120 an hour, as the IBTA's bit error rate allows",
+    ),
+    Threshold(
         "power_limit_percent",
         100,
         "percent of the default power limit",
         "nvml.h of CUDA 13.5, nvmlDeviceGetPowerManagementDefaultLimit: the limit that the board boots with",
+    ),
+    Threshold(
+        "shared_memory_percent",
+        95,
+        "percent of a GPU's memory that is in use, by workloads that nothing keeps apart",
+        "judgement: a CUDA context alone takes some hundred MiB, so that nobody else can come in",
     ),
     Threshold(
         "straggler_celsius",

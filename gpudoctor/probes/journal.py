@@ -1,6 +1,7 @@
 """The journal of one systemd unit, of this boot, through journalctl.
 
 Engines and the kubelet say a great deal: of them only lines are asked for that can tell why a container did not start for its GPU.
+slurmd tells of GPUs when it is started, which may be weeks and thousands of jobs ago: of it only what its starts and ends say of them.
 """
 
 from gpudoctor.facts.raw import Absent, Log
@@ -17,6 +18,9 @@ ENGINES = ("docker", "containerd", "crio", "kubelet", "k3s", "rke2", "snap.docke
 SINCE = "-24h"
 """As far back their journals are looked through: a day of a busy kubelet's is read within a second."""
 
+SLURMD = "slurmd"
+OF_GPUS = "gres|GRES|GPU|NVML|nvml|gpu/|slurmd version|shutdown completing|fatal"
+
 # What journalctl tells whoever may read only a part of the journal, or finds none (systemd, src/shared/journal-util.c).
 _REFUSED = ("insufficient permissions", "not seeing messages from other users and the system")
 _NONE = "No journal files were found"
@@ -30,7 +34,9 @@ def read_journal(name: str, root: str, deadline: Deadline) -> Log | Unread:
         )
     unit = name.removeprefix(JOURNALS).removesuffix(SUFFIX)
     engine = unit.startswith(ENGINES)
-    only = ("--since", SINCE, "--grep", ANCHOR) if engine else ()
+    only: tuple[str, ...] = ("--since", SINCE, "--grep", ANCHOR) if engine else ()
+    if unit.startswith(SLURMD):
+        engine, only = True, ("--grep", OF_GPUS)
     argv = ("journalctl", "-u", unit, "-b", "--no-pager", "-n", str(LINES), "-o", "short-iso", *only)
     output = run_command(argv, deadline.sooner(SECONDS))
     if isinstance(output, Absent):

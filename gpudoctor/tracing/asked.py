@@ -52,8 +52,9 @@ def judge_asking(sight: Sight, ground: Ground, *, among_others: bool) -> Asking:
     if not asked:
         return Asking(_nobody(sight, wishes, among_others=among_others))
     told = min(asked, key=_rank)
-    resolved = resolve(told.gpus, ground) if not _relative(told) else Resolved(unresolved=told.gpus)
+    resolved = resolve(told.gpus, ground) if not _relative(told) else _by_controller(told, sight, ground)
     evidence = tuple(dict.fromkeys(wish.evidence for wish in (told, *asked)))[:MOST_CITED]
+    evidence += (sight.slurm.evidence,) if sight.slurm is not None else ()
     mig = any(name.rpartition("=")[2].startswith("MIG-") for name in told.gpus)
     if resolved.gone:
         return Asking(_gone(sight, ground, told, resolved), resolved.gpus, mig)
@@ -74,6 +75,13 @@ def _chooses_only(sight: Sight, wish: Wish) -> bool:
 def _relative(wish: Wish) -> bool:
     """Whether names count something else than this node's GPUs: those inside, or Slurm's own numbering (gres.html)."""
     return wish.evidence.shows.startswith((CUDA_VISIBLE, "SLURM_", "GPU_DEVICE_ORDINAL"))
+
+
+def _by_controller(wish: Wish, sight: Sight, ground: Ground) -> Resolved:
+    """Of a job, the GPUs that Slurm's controller says it gave to it: its own numbers count something else."""
+    given = sight.slurm.minors if sight.slurm is not None else ()
+    gpus = tuple(gpu for minor in given if (gpu := ground.with_minor(minor)) is not None)
+    return Resolved(gpus=gpus, unresolved=() if gpus else wish.gpus)
 
 
 # names --------------------------------------------------------------------------------------------------------------
@@ -150,6 +158,10 @@ def _names(names: Iterable[str]) -> str:
 
 def _said(sight: Sight, wish: Wish, resolved: Resolved, ground: Ground) -> str:
     words = f"{_asker(sight, wish)} for {_names(wish.gpus)}"
+    if _relative(wish) and resolved.gpus and sight.slurm is not None:
+        more = 0 if isinstance(sight.rules, Unread) else len(set(sight.given) - set(sight.slurm.minors))
+        beyond = f"; it may open {more} more" if more else ""
+        return f"{words}: Slurm gave it {_names(gpu.uuid or gpu.address for gpu in resolved.gpus)}{beyond}"
     if _relative(wish) or not resolved.gpus:
         return words
     return f"{words}: {len(resolved.gpus)} of the node's {len(ground.gpus)} GPUs"

@@ -21,13 +21,22 @@ BELOW = (
 """The links that a running workload stands on. A broken runtime or device plugin harms those that are to be started."""
 NODE_WIDE = (SubjectKind.NODE, SubjectKind.FILE, SubjectKind.NVSWITCH, SubjectKind.SERVICE)
 MOST_CITED = 4
+ANY_SHARING = (f"{Link.SHARING.value}.",)
 
 
-def judge_host(ground: Ground, addresses: Iterable[str]) -> Step:
-    """`addresses` are the GPUs that were asked for or are inside; where none is known, all of the node's count."""
+def running_with(*, mps: bool) -> tuple[str, ...]:
+    """Checks of services by which a workload that runs shares a GPU: MPS has clients, the device plugin and Slurm begin workloads only."""
+    return ("sharing.vgpu-", "sharing.mps-") if mps else ("sharing.vgpu-",)
+
+
+def judge_host(ground: Ground, addresses: Iterable[str], sharing: tuple[str, ...] = ANY_SHARING) -> Step:
+    """`addresses` are the GPUs that were asked for or are inside; where none is known, all of the node's count.
+
+    `sharing` is how the checks begin of whose services the workload needs.
+    """
     gpus = frozenset(addresses) or frozenset(gpu.address for gpu in ground.gpus)
     report = ground.report
-    causes = [cause for cause in report.root_causes if cause.link in BELOW and _concerns(cause, gpus)]
+    causes = [cause for cause in report.root_causes if cause.link in BELOW and _concerns(cause, gpus, sharing)]
     broken = [cause for cause in causes if cause.status is Status.FAIL]
     if broken:
         return failed(StepId.HOST, _words(broken), _evidence(report, broken[0]), *_first(report, broken[0]).remedies)
@@ -38,9 +47,11 @@ def judge_host(ground: Ground, addresses: Iterable[str]) -> Step:
     return _well(report, gpus)
 
 
-def _concerns(cause: RootCause, gpus: frozenset[str]) -> bool:
+def _concerns(cause: RootCause, gpus: frozenset[str], sharing: tuple[str, ...]) -> bool:
+    served = cause.link is not Link.SHARING or cause.check.startswith(sharing)
     return any(
-        subject.kind in NODE_WIDE or (subject.kind is SubjectKind.GPU and subject.key in gpus)
+        (subject.kind in NODE_WIDE and (served or subject.kind is not SubjectKind.SERVICE))
+        or (subject.kind is SubjectKind.GPU and subject.key in gpus)
         for subject in cause.subjects
     )
 

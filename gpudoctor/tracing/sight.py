@@ -35,6 +35,7 @@ from gpudoctor.facts.workload_devices import Devices, WorkloadDevices, devices_o
 from gpudoctor.facts.workload_rules import MOUNTINFO, WorkloadRules
 from gpudoctor.facts.workload_wishes import Wishes, WorkloadWishes, wishes_of
 from gpudoctor.facts.workloads import Workloads
+from gpudoctor.tracing.slurm_side import JobSide, look_at_job
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
@@ -57,7 +58,7 @@ class Sight(Struct, frozen=True):
 
     `given` are the minors of the GPUs it may use, of the nodes inside: where it is `selective`, with the node's whole /dev or in the cgroup
     of a job, the nodes of others lie there, too. `shared` are namespaces by name, and whether it has each in common with the node's first
-    process; None where they could not be compared.
+    process; None where they could not be compared. `slurm` is what the controller gave to a job, as far as it was asked.
     """
 
     concerned: GpuWorkload
@@ -74,6 +75,7 @@ class Sight(Struct, frozen=True):
     infiniband: Contents | Absent | Unread
     module: NvidiaModule | Unread
     majors: Majors | Unread
+    slurm: JobSide | None = None
 
     @property
     def workload(self) -> Workload:
@@ -157,6 +159,7 @@ def look_at(workload: Workload, desk: Desk) -> Sight:
         infiniband=_infiniband(desk.raw, workload.pid) if len(given) > 1 else Absent(INFINIBAND),
         module=desk.get(NvidiaModule),
         majors=desk.get(Majors),
+        slurm=look_at_job(workload, desk),
     )
 
 

@@ -15,10 +15,10 @@ from gpudoctor.tracing.asked import Asking, judge_asking
 from gpudoctor.tracing.capabilities import judge_capabilities, withholds_cuda
 from gpudoctor.tracing.found import judge_found
 from gpudoctor.tracing.ground import Ground
-from gpudoctor.tracing.host import judge_host
+from gpudoctor.tracing.host import judge_host, running_with
 from gpudoctor.tracing.kubelets_side import KubeletsSide
 from gpudoctor.tracing.libraries import judge_libraries
-from gpudoctor.tracing.limits import judge_limits
+from gpudoctor.tracing.limits import PIPES, judge_limits
 from gpudoctor.tracing.nodes import judge_nodes, misplaced
 from gpudoctor.tracing.placement import judge_placement
 from gpudoctor.tracing.remedies import confirmed
@@ -58,7 +58,7 @@ def trace_one(sight: Sight, ground: Ground, target: str, *, among_others: bool, 
             found,
             *allocation,
             asking.step,
-            judge_host(ground, addresses),
+            judge_host(ground, addresses, running_with(mps=sight.wishes.variable(PIPES) is not None)),
             judge_nodes(sight, asking),
             judge_rules(sight, asking),
             judge_libraries(sight, ground),

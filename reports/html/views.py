@@ -8,6 +8,7 @@ from msgspec import Struct
 from gpudoctor.chain import Link
 from gpudoctor.report import Finding, NodeGpu, NotSeen, Report, Result
 from gpudoctor.reports.html.causes import CauseView, Step, causes_of, steps
+from gpudoctor.reports.shares import Share, folded
 from gpudoctor.reports.words import OVERALL_STATUS, STATUS_ORDER, STATUS_WORDS, headline
 from gpudoctor.verdicts import Status, SubjectKind, Why
 
@@ -67,6 +68,7 @@ class View(Struct, frozen=True):
     causes: tuple[CauseView, ...]
     links: tuple[LinkView, ...]
     gpus: tuple[GpuView, ...]
+    shares: tuple[Share, ...]
     unseen: tuple[UnseenView, ...]
     waived: tuple[Finding, ...]
     statuses: tuple[tuple[Status, int], ...]
@@ -87,6 +89,7 @@ class View(Struct, frozen=True):
             causes=causes,
             links=tuple(_links(report)),
             gpus=tuple(_gpus(report)),
+            shares=folded(report.sharing),
             unseen=tuple(_unseen(report)),
             waived=tuple(one for one in _findings(report) if one.waived is not None and one.status in _ALARMS),
             statuses=_counted(_entries(report)),

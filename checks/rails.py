@@ -1,0 +1,267 @@
+"""Topology: has each GPU its network adapter and its CPUs near, and does the work on it run there?"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+
+from gpudoctor.chain import Link
+from gpudoctor.checks.topology import no_layout, nothing_to_judge
+from gpudoctor.facts.adapter_slots import BELOW_ONE_SWITCH
+from gpudoctor.facts.cgroup_paths import GroupKind
+from gpudoctor.facts.nics import RDMA
+from gpudoctor.facts.numa import cpu_set
+from gpudoctor.facts.pci import PciGpu, PciGpus
+from gpudoctor.facts.placement import BoundProcess, Placement
+from gpudoctor.facts.topology import WAYS, Device, Topology
+from gpudoctor.facts.workload import Workload
+from gpudoctor.registry import check
+from gpudoctor.verdicts import (
+    NODE,
+    AboutSubject,
+    Cited,
+    NotApplicable,
+    Pass,
+    Subject,
+    SubjectKind,
+    Unread,
+    Verdict,
+    Verdicts,
+    Warn,
+)
+
+RAILS, USE, PLACEMENT = "topology.rails", "topology.use", "topology.placement"
+FEWEST_PEERS = 3
+MOST_SHOWN = 4
+MINORITY = 4
+"""Of so many GPUs one at most may be without an adapter beside it, for that to be a fault: else the machine was bought so."""
+
+
+def _adapters(topology: Topology) -> list[Device]:
+    return [nic for nic in topology.nics if nic.rdma and not nic.virtual_function_of]
+
+
+def _nearest(topology: Topology, gpu: Device, nics: Iterable[Device]) -> tuple[str, list[Device]]:
+    """How the nearest adapters are joined to a GPU, and which they are; empty where that is not told of any."""
+    ways = [(topology.way(gpu, nic), nic) for nic in nics]
+    told = [(way, nic) for way, nic in ways if way in WAYS]
+    if not told:
+        return "", []
+    best = min((way for way, _ in told), key=WAYS.index)
+    return best, [nic for way, nic in told if way == best]
+
+
+@check(
+    RAILS,
+    link=Link.TOPOLOGY,
+    over=PciGpus,
+    advisory=True,
+    title="Every GPU has an RDMA adapter as near as its peers have",
+)
+def rails(gpus: PciGpus, topology: Topology) -> Verdicts:
+    """On nodes built in rails each GPU sends through an adapter below its own PCIe switch; one without it crosses the CPU, and all wait.
+
+    Judged against the peers: nearly all GPUs have an adapter below their own switch (PIX or PXB), and this one has not, because it failed,
+    is not on the bus, or was put into another slot. Their number is no measure: fewer adapters than GPUs are a purchase, as is a machine
+    on which half of the GPUs have none beside them. Adapters that are far from all GPUs are for storage or management. A port that is
+    down is topology.nic-ports'.
+    """
+    nics = _adapters(topology)
+    devices = topology.by_address
+    nearest = {gpu.address: _nearest(topology, gpu, nics) for gpu in topology.gpus}
+    hidden = next((one for one in topology.unread if one.where.startswith(RDMA)), None)
+    for gpu in gpus:
+        device = devices.get(gpu.address)
+        if (nothing := nothing_to_judge(topology, gpu)) is not None:
+            yield nothing
+        elif not nics:
+            yield hidden.about(gpu) if hidden is not None else NotApplicable(gpu, "no RDMA adapter")
+        elif len(topology.gpus) == 1 or device is None:
+            yield NotApplicable(gpu, "one GPU")
+        else:
+            yield _rail(device, topology, nearest, hidden)
+
+
+def _rail(
+    gpu: Device, topology: Topology, nearest: dict[str, tuple[str, list[Device]]], hidden: Unread | None
+) -> Verdict:
+    best, nics = nearest[gpu.address]
+    beside = [address for address, (way, _) in nearest.items() if way in BELOW_ONE_SWITCH]
+    lacking = len(nearest) - len(beside)
+    evidence = gpu.cite("path") + tuple(seen for nic in nics[:MOST_SHOWN] for seen in nic.cite("path"))
+    if best in BELOW_ONE_SWITCH:
+        return Pass(gpu, f"{_names(nics)} ({best})", evidence)
+    if len(beside) < FEWEST_PEERS or lacking * MINORITY > len(nearest):
+        if not best:
+            return NotApplicable(gpu, "how far the adapters are is not told", gpu.cite("path"))
+        return Pass(gpu, f"{_names(nics)} ({best}), and no nearer to most of its peers", evidence)
+    if hidden is not None:
+        return hidden.about(gpu)
+    if not gpu.path:
+        return NotApplicable(gpu, "the node does not tell its place", gpu.cite("path"))
+    from gpudoctor.knowledge.topology_remedies import find_adapter
+
+    peer, way = beside[0], nearest[beside[0]][0]
+    example = nearest[peer][1][0]
+    far = f", the nearest is {_names(nics)} ({best})" if nics else ""
+    summary = (
+        f"no RDMA adapter is below its PCIe switch{far}; {len(beside)} of its {len(nearest) - 1} peers have one ({way})"
+    )
+    return Warn(
+        gpu, summary, evidence + example.cite("path"), find_adapter(RAILS, gpu.address), cause=f"rail-{gpu.address}"
+    )
+
+
+def _names(nics: list[Device]) -> str:
+    names = [nic.name or nic.address for nic in nics[:MOST_SHOWN]]
+    more = len(nics) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+@check(
+    USE,
+    link=Link.TOPOLOGY,
+    over=PciGpus,
+    advisory=True,
+    title="It is known which CPUs and which adapter are near each GPU",
+)
+def use(gpus: PciGpus, topology: Topology) -> Verdicts:
+    """What to put beside each GPU: the CPUs of its NUMA node, and the RDMA adapter that is nearest to it.
+
+    Told for numactl (--cpunodebind), for Cores= in Slurm's gres.conf, which counts cores in an order of its own, and for NCCL_IB_HCA;
+    NCCL and the kubelet find it themselves where nothing hides the tree from them. From sysfs alone; CPUs are those that the kernel
+    calls local (Documentation/ABI/testing/sysfs-bus-pci, local_cpulist), which are all of them where no NUMA node is told.
+    """
+    devices = topology.by_address
+    nics = _adapters(topology)
+    for gpu in gpus:
+        device = devices.get(gpu.address)
+        if (nothing := nothing_to_judge(topology, gpu)) is not None:
+            yield nothing
+        elif device is None:
+            yield NotApplicable(gpu, "the node does not tell its place")
+        else:
+            yield _use(gpu, device, topology, nics)
+
+
+def _use(gpu: PciGpu, device: Device, topology: Topology, nics: list[Device]) -> Verdict:
+    cpus = topology.cpus_near(device)
+    best, near = _nearest(topology, device, nics)
+    numa = device.numa if device.numa is not None and device.numa >= 0 else None
+    if numa is None or not cpus:
+        unseen = no_layout(topology, gpu)
+        return unseen or NotApplicable(gpu, "no CPU is nearer to it than the others")
+    words = [f"CPUs {cpus} (numactl --cpunodebind={numa} --membind={numa})"]
+    evidence = device.cite("numa") + topology.cite("nodes")
+    if best in BELOW_ONE_SWITCH:
+        words.append(f"NCCL_IB_HCA={','.join(nic.name for nic in near)} ({best})")
+        evidence += device.cite("path") + tuple(seen for nic in near for seen in nic.cite("path"))
+    return Pass(gpu, "; ".join(words), evidence)
+
+
+# Work that is bound elsewhere -------------------------------------------------------------------------------------------
+
+
+@check(
+    PLACEMENT,
+    link=Link.TOPOLOGY,
+    advisory=True,
+    title="What uses a GPU may run on CPUs near it",
+)
+def placement(topology: Topology, placement: Placement) -> Verdicts:
+    """A process that may run only on the other processor's CPUs sends every copy and every launch across, and often nobody meant it to.
+
+    Judged are the processes that NVML lists on a GPU, and containers and jobs that were given GPUs, by the CPUs and the memory nodes that
+    /proc/PID/status allows. Far is who may run on no CPU near any of its GPUs; who may run everywhere is bound to nothing, and who has GPUs
+    of both sides cannot be near all of them. The kubelet's static CPU policy without a topology policy, Slurm without Cores=, and numactl
+    in front of a launcher instead of each process do this. What watches or gives away GPUs sees all of them on purpose.
+    """
+    if placement.reason:
+        yield NotApplicable(NODE, placement.reason)
+        return
+    if not placement.processes and not placement.unread:
+        unseen = no_layout(topology, NODE)
+        yield unseen or NotApplicable(NODE, "no process uses a GPU, or none is known")
+        return
+    for workload, unread in placement.unread:
+        yield unread.about(NODE if workload is None else workload)
+    for processes in _grouped(placement.processes):
+        yield _placed(topology, processes)
+
+
+def _grouped(processes: tuple[BoundProcess, ...]) -> Iterator[list[BoundProcess]]:
+    """By workload; a process outside of all stands for itself."""
+
+    def key(one: BoundProcess) -> str:
+        return one.workload.key if one.workload is not None else f"pid:{one.pid}"
+
+    for _, found in groupby(sorted(processes, key=lambda one: (key(one), one.pid)), key):
+        yield list(found)
+
+
+def _placed(topology: Topology, processes: list[BoundProcess]) -> Verdict:
+    workload = processes[0].workload
+    about: AboutSubject = workload if workload is not None else Subject(SubjectKind.GPU, processes[0].gpus[0])
+    devices = topology.by_address
+    known = [one for one in processes if _nodes(devices, one)]
+    if not known:
+        return NotApplicable(about, "its GPUs tell no NUMA node", processes[0].gpus and _told(devices, processes[0]))
+    far = [one for one in known if not _is_near(topology, devices, one)]
+    apart = [one for one in known if one not in far and _memory_is_apart(devices, one)]
+    wrong = far or apart
+    if not wrong:
+        evidence = tuple(one.evidence for one in known[:MOST_SHOWN]) + _told(devices, known[0])
+        return Pass(about, f"may run on CPUs {known[0].cpus}, near its GPUs", evidence)
+    return _far(about, workload, topology, devices, wrong, by_memory=not far)
+
+
+def _far(
+    about: AboutSubject,
+    workload: Workload | None,
+    topology: Topology,
+    devices: Mapping[str, Device],
+    wrong: list[BoundProcess],
+    *,
+    by_memory: bool,
+) -> Verdict:
+    from gpudoctor.knowledge.topology_remedies import nearer_cpus
+
+    first = wrong[0]
+    nodes = _nodes(devices, first)
+    numbers = ", ".join(str(number) for number in nodes)
+    who = (
+        "process " + str(first.pid)
+        if len(wrong) == 1
+        else "processes " + " and ".join(str(one.pid) for one in wrong[:MOST_SHOWN])
+    )
+    what = f"use memory of NUMA node {first.memory} only" if by_memory else f"run on CPUs {first.cpus} only"
+    gpus = f"GPU {first.gpus[0]} is" if len(first.gpus) == 1 and len(wrong) == 1 else "the GPUs they use are"
+    gpus = "its GPUs are" if len(first.gpus) > 1 and len(wrong) == 1 else gpus
+    summary = f"{who} may {what}, {gpus} on NUMA node {numbers}: each copy crosses from one side to the other"
+    evidence = tuple(one.evidence for one in wrong[:MOST_SHOWN]) + _told(devices, first) + topology.cite("nodes")
+    pod = workload is not None and workload.pod is not None
+    job = workload is not None and workload.kind is GroupKind.JOB
+    near = topology.cpus_near(devices[first.gpus[0]])
+    remedies = nearer_cpus(PLACEMENT, pod=pod, job=job, cpus=near, node=str(nodes[0]) if len(nodes) == 1 else "")
+    key = workload.key if workload is not None else str(first.pid)
+    return Warn(about, summary, evidence, remedies, cause=f"far-{key}")
+
+
+def _nodes(devices: Mapping[str, Device], process: BoundProcess) -> list[int]:
+    found = (devices[address].numa for address in process.gpus if address in devices)
+    return sorted({number for number in found if number is not None and number >= 0})
+
+
+def _is_near(topology: Topology, devices: Mapping[str, Device], process: BoundProcess) -> bool:
+    """Whether it may run near one of its GPUs at least; a GPU without CPUs near it proves nothing."""
+    near = [topology.cpus_near(devices[address]) for address in process.gpus if address in devices]
+    return any(not cpu_set(cpus) or process.may_run_on(cpus) for cpus in near)
+
+
+def _memory_is_apart(devices: Mapping[str, Device], process: BoundProcess) -> bool:
+    return bool(process.memory) and not cpu_set(process.memory) & set(_nodes(devices, process))
+
+
+def _told(devices: Mapping[str, Device], process: BoundProcess) -> Cited:
+    known = [
+        devices[address] for address in process.gpus if address in devices and "numa" in devices[address].read_from
+    ]
+    return tuple(seen for device in known[:MOST_SHOWN] for seen in device.cite("numa"))

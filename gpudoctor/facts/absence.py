@@ -1,0 +1,59 @@
+"""What a node lacks altogether, told by one cheap look: then checks about it are not even loaded (docs/designs/009)."""
+
+from collections.abc import Callable
+
+from gpudoctor.facts.desk import Desk
+from gpudoctor.verdicts import NODE, NotApplicable, Unread, Verdict
+
+NO_KUBELET = "no kubelet runs on this node"
+
+
+def _kubelet(desk: Desk) -> Verdict | None:
+    """Everything about a kubelet hangs on whether one runs: where that is not known, nothing is."""
+    from gpudoctor.facts.kubelet import KubeletSettings
+
+    settings = desk.get(KubeletSettings)
+    if isinstance(settings, Unread):
+        return settings.about(NODE)
+    if settings.kubelet is not None:
+        return None
+    return NotApplicable(NODE, NO_KUBELET, settings.cite(*settings.read_from))
+
+
+def _operator(desk: Desk) -> Verdict | None:
+    """The operator's files outlive the kubelet."""
+    from gpudoctor.facts.operator_validations import OperatorValidations
+
+    row = desk.get(OperatorValidations)
+    return None if not isinstance(row, Unread) and row.present else _kubelet(desk)
+
+
+def _api(desk: Desk) -> Verdict | None:
+    from gpudoctor.facts.kubernetes_api import NOT_ASKED, KubernetesApi
+
+    api = desk.get(KubernetesApi)
+    return NotApplicable(NODE, NOT_ASKED) if not isinstance(api, Unread) and not api.asked else None
+
+
+def _slurmd(desk: Desk) -> Verdict | None:
+    from gpudoctor.facts.slurm import Slurm
+
+    slurm = desk.get(Slurm)
+    if isinstance(slurm, Unread):
+        return slurm.about(NODE)
+    return NotApplicable(NODE, slurm.absent, tuple(slurm.read_from.values())) if slurm.setup is None else None
+
+
+ABSENT: dict[str, Callable[[Desk], Verdict | None]] = {
+    "kubelet": _kubelet,
+    "kubelet_topology": _kubelet,
+    "device_plugin": _kubelet,
+    "plugin_devices": _kubelet,
+    "pods": _kubelet,
+    "gpu_operator": _operator,
+    "kubernetes_api": _api,
+    "kubernetes_devices": _api,
+    "slurm": _slurmd,
+    "slurm_jobs": _slurmd,
+}
+"""By the module of checks: what all of them say of a node to which they do not apply, or of which nothing is known; None where they may."""
