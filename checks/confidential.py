@@ -97,10 +97,21 @@ def cc_mode(nvml: Reading[Nvml], tools: DevTools, api: Reading[KubernetesApi]) -
         asked = nvml.why is not Why.WITHHELD
         yield nvml.about(NODE) if asked else NotApplicable(NODE, "NVML was not asked")
     elif _on(nvml) is True:
-        yield Pass(NODE, f"on, for {_words(nvml)}", _shown(nvml, ENVIRONMENT))
+        yield _protects(nvml, tools)
     else:
         off = _on(nvml) is False
         yield NotApplicable(NODE, OFF if off else UNTOLD)
+
+
+def _protects(nvml: Nvml, tools: DevTools) -> Verdict:
+    """Behind a protected PCIe there is neither a simulated environment nor the mode for debugging."""
+    shown = _shown(nvml, ENVIRONMENT)
+    if nvml.system.get(SEVERAL) not in PROTECTED:
+        if nvml.system.get(ENVIRONMENT) != "prod":
+            return Unknown(NODE, Why.NOT_ANSWERED, "it is on; whether it is simulated was not answered", shown)
+        if isinstance(tools.on, Unread):
+            return tools.on.about(NODE)
+    return Pass(NODE, f"on, for {_words(nvml)}", (*shown, *tools.shown))
 
 
 def _on(nvml: Nvml) -> bool | None:
@@ -141,19 +152,20 @@ def _modes(nvml: Nvml) -> Iterator[Verdict]:
         yield Warn(NODE, said, evidence, real_mode(MODE), cause="simulated", references=(NVTRUST,))
     off = [one for one in nvml.devices if one.fields.get(PERSISTENCE) is False]
     if off:
-        said = f"confidential computing is on and persistence is off on {len(off)} GPUs: their secure session ends with the last program"
-        evidence = (*_shown(nvml, ENVIRONMENT), off[0].evidence(PERSISTENCE))
+        many = "1 GPU" if len(off) == 1 else f"{len(off)} GPUs"
+        said = f"confidential computing is on and persistence is off on {many}: the secure session ends with the last program"
+        evidence = (off[0].evidence(PERSISTENCE), *_shown(nvml, ENVIRONMENT))
         yield Warn(NODE, said, evidence, keep_session(MODE), cause="persistence", references=(NVTRUST,))
 
 
 def _open(tools: DevTools) -> Iterator[Verdict]:
-    if tools.on:
+    if tools.on is True:
         from gpudoctor.knowledge.vgpu_remedies import NVTRUST, real_mode
 
         said = (
             "confidential computing is in DevTools mode: debuggers see inside, and nothing that runs here is protected"
         )
-        yield Warn(NODE, said, tools.on, real_mode(MODE), cause="devtools", references=(NVTRUST,))
+        yield Warn(NODE, said, tools.shown, real_mode(MODE), cause="devtools", references=(NVTRUST,))
 
 
 def _labelled(api: Reading[KubernetesApi]) -> Iterator[Verdict]:
@@ -165,5 +177,6 @@ def _labelled(api: Reading[KubernetesApi]) -> Iterator[Verdict]:
     if wanted and state != wanted and state in SET:
         from gpudoctor.knowledge.vgpu_remedies import set_mode_again
 
-        said = f"the label {LABEL} asks for {wanted}, and the manager's state is {state}"
+        doubt = "" if state == "failed" else ", unless it is still at it"
+        said = f"the label {LABEL} asks for {wanted}, and what the manager made of it is {state}{doubt}"
         yield Warn(NODE, said, api.labels(LABEL, STATE), set_mode_again(MODE), cause="label")

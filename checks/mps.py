@@ -7,6 +7,7 @@ own: a fatal exception of one client ends all that share its GPU (docs.nvidia.co
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.chain import Link
+from gpudoctor.checks.mps_answers import kept_out, named, nobody_left, reached
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.device_plugin import PLUGIN, GpuIds, resource, shared
 from gpudoctor.facts.mps import DEFAULT_PIPES, MPS, Mps, MpsClient, MpsDaemon
@@ -39,6 +40,7 @@ from gpudoctor.verdicts import (
 DAEMON, SERVER, CLIENTS, MIG = (f"sharing.mps-{name}" for name in ("daemon", "server", "clients", "mig"))
 MOST_CLIENTS = "mps_clients"
 NO_MPS = "nothing of MPS runs or is set up here"
+UNSEEN = "nothing here asks for MPS, and whether it runs is not known: no process was seen"
 _NO_DAEMON = "no MPS daemon runs"
 MOST_NAMED = 4
 
@@ -117,7 +119,7 @@ def mps_daemon(
     sharing.mps-clients, whether its servers live is sharing.mps-server.
     """
     if isinstance(mps, Unread):
-        yield NotApplicable(NODE, NO_MPS) if isinstance(config, Unread) or config.way != "mps" else mps.about(MPS)
+        yield NotApplicable(NODE, UNSEEN) if isinstance(config, Unread) or config.way != "mps" else mps.about(MPS)
         return
     by_plugin = isinstance(config, SharingConfig) and config.way == "mps"
     told = isinstance(config, SharingConfig) and (bool(config.where) or not config.present)
@@ -179,10 +181,10 @@ def _plugin_lacks(
     pod = "though its pod runs" if mps.wrappers else "nor does its pod run on this node"
     why = f": {said[-1].shows}" if said else f", {pod}"
     summary = f"the device plugin is to share GPUs by MPS, and {_NO_DAEMON}{why}{_refused(exclusive)}"
+    wanted: Cited = tuple(seen for one in mps.clients if _of_plugin(one) for seen in one.evidence)
+    given: tuple[Subject, ...] = (PLUGIN,)
     if isinstance(config, SharingConfig) and config.way == "mps":
         wanted, given = (config.evidence("mps"),), _its(config)
-    else:
-        wanted, given = tuple(seen for one in mps.clients if _of_plugin(one) for seen in one.evidence), (PLUGIN,)
     evidence, of = (*wanted, *mps.cite("daemons"), *said), (*given, *exclusive)
     steps = plugins_daemon(DAEMON)
     return Fail(PLUGIN, summary, evidence, steps, Breaks.SUBJECT, cause="no-daemon", of=of, references=(SHARED_ACCESS,))
@@ -255,7 +257,7 @@ def mps_server(
     made room for another user, or had nothing left to do.
     """
     if isinstance(mps, Unread) or not mps.daemons:
-        yield NotApplicable(NODE, NO_MPS if isinstance(mps, Unread) or not mps.concerns else _NO_DAEMON)
+        yield without_daemon(mps)
         return
     alive = frozenset() if isinstance(processes, Unread) else frozenset(one.pid for one in processes.processes)
     for daemon in mps.daemons:
@@ -264,22 +266,28 @@ def mps_server(
         yield full if full is not None else _server(mps, daemon, log, nvml)
 
 
+def without_daemon(mps: Reading[Mps]) -> Verdict:
+    """There is nothing to ask of servers and clients."""
+    if isinstance(mps, Unread):
+        return NotApplicable(NODE, UNSEEN)
+    return NotApplicable(NODE, f"{_NO_DAEMON}, see {DAEMON}" if mps.concerns else NO_MPS)
+
+
 def _server(mps: Mps, daemon: MpsDaemon, log: MpsLog, nvml: Reading[Nvml]) -> Verdict:
     subject, lives = mps.subject(daemon), daemon.cite("process")
-    pipes = daemon.pipe_directory if isinstance(daemon.pipe_directory, str) else ""
-    fault = None if daemon.servers and _nobody_left(nvml) else log.fault
+    fault = None if daemon.servers and nobody_left(mps, nvml) else log.fault
     lines = tuple(one for one in (log.reason, log.died, fault, log.full) if one is not None)
     lines += (log.waiting.evidence,) if log.waiting is not None else ()
     evidence = (*lines, *lives)
     if log.deaths and (log.deaths >= MOST_DEATHS or (log.waiting is not None and not daemon.servers)):
-        return _dying(subject, log, evidence, pipes, kept_out(mps, nvml))
+        return _dying(subject, log, evidence, daemon, kept_out(mps, nvml))
     if fault is not None and daemon.servers:
-        return _faulty(subject, fault, evidence, pipes, nvml)
+        return _faulty(subject, fault, evidence, daemon, nvml)
     if log.deaths or fault is not None:
         from gpudoctor.knowledge.mps_remedies import MPS_GUIDE, restart_servers
 
         said = "its last server died, and all clients with it; none has come since to have another started"
-        steps = restart_servers(SERVER, pipes)
+        steps = restart_servers(SERVER, reached(daemon))
         return Warn(subject, said, evidence, steps, cause="died", references=(MPS_GUIDE,))
     if log.full is not None:
         from gpudoctor.knowledge.mps_remedies import fewer_clients
@@ -291,15 +299,7 @@ def _server(mps: Mps, daemon: MpsDaemon, log: MpsLog, nvml: Reading[Nvml]) -> Ve
     return _lives(subject, daemon, log, lives)
 
 
-def _nobody_left(nvml: Reading[Nvml]) -> bool:
-    """Whether no process but servers is on any GPU: a fault is over then ("Memory Protection and Error Containment")."""
-    devices = () if isinstance(nvml, Unread) else nvml.devices
-    on = (process for device in devices for process in device.processes if not process.kind.startswith("graphics"))
-    seen = bool(devices) and all(device.lists_processes for device in devices)
-    return seen and all("mps-server" in (process.name or "") for process in on)
-
-
-def _faulty(subject: Subject, fault: Evidence, evidence: Cited, pipes: str, nvml: Reading[Nvml]) -> Verdict:
+def _faulty(subject: Subject, fault: Evidence, evidence: Cited, daemon: MpsDaemon, nvml: Reading[Nvml]) -> Verdict:
     from gpudoctor.knowledge.mps_remedies import TROUBLESHOOTING, end_clients
 
     devices = () if isinstance(nvml, Unread) else nvml.devices
@@ -309,33 +309,10 @@ def _faulty(subject: Subject, fault: Evidence, evidence: Cited, pipes: str, nvml
         Evidence(one.via, f"lists PID {pid} as a client of MPS") for one in devices[:1] for pid in left[:MOST_NAMED]
     )
     said = f"after a fatal fault the server waits until the clients it has are gone{named}, and takes no new ones: {fault.shows}"
-    steps = end_clients(SERVER, pipes)
+    steps = end_clients(SERVER, reached(daemon))
     return Fail(
         subject, said, (*evidence, *listed), steps, Breaks.SUBJECT, cause="fault", references=(TROUBLESHOOTING,)
     )
-
-
-def kept_out(mps: Mps, nvml: Reading[Nvml]) -> tuple[tuple[NvmlDevice, GpuProcess], ...]:
-    """Plain processes on exclusive GPUs that a daemon would serve: while they are there no server can be (nvmlComputeMode_t in nvml.h)."""
-    own = {pid for one in mps.daemons for pid in (one.pid, *one.servers)}
-    served = {address for one in mps.daemons for address in one.gpus}
-    everywhere = any(not one.gpus for one in mps.daemons)
-    found = []
-    for device in () if isinstance(nvml, Unread) else nvml.devices:
-        if device.address is None or not (everywhere or device.address in served):
-            continue
-        shared = any(
-            one.kind == "mps" or one.pid in own or "mps-server" in (one.name or "") for one in device.processes
-        )
-        plain = [one for one in device.processes if one.kind.startswith("compute")]
-        if device.fields.get("compute_mode") == "exclusive_process" and plain and not shared:
-            found.append((device, plain[0]))
-    return tuple(found)
-
-
-def named(process: GpuProcess) -> str:
-    """A process as a sentence has it."""
-    return f"{process.name or 'a process'} (PID {process.pid})"
 
 
 def _lives(subject: Subject, daemon: MpsDaemon, log: MpsLog, lives: Cited) -> Verdict:
@@ -353,7 +330,11 @@ def _lives(subject: Subject, daemon: MpsDaemon, log: MpsLog, lives: Cited) -> Ve
 
 
 def _dying(
-    subject: Subject, log: MpsLog, evidence: Cited, pipes: str, intruders: tuple[tuple[NvmlDevice, GpuProcess], ...]
+    subject: Subject,
+    log: MpsLog,
+    evidence: Cited,
+    daemon: MpsDaemon,
+    intruders: tuple[tuple[NvmlDevice, GpuProcess], ...],
 ) -> Verdict:
     from gpudoctor.knowledge.mps_remedies import MPS_GUIDE, free_exclusive, restart_servers
 
@@ -361,7 +342,7 @@ def _dying(
     waits = f", and {_client(log.waiting)} waits" if log.waiting is not None else ""
     why = f": {log.reason.shows}" if log.reason is not None else ""
     gpus = tuple(Subject(SubjectKind.GPU, device.address or "") for device, _ in intruders)
-    steps = restart_servers(SERVER, pipes)
+    steps = restart_servers(SERVER, reached(daemon))
     if intruders:
         device, process = intruders[0]
         why += f"; {named(process)} has {device.address} to itself in exclusive mode"

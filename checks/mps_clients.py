@@ -1,7 +1,8 @@
 """Clients of MPS: does each reach its daemon, and share memory with it?"""
 
 from gpudoctor.chain import Link
-from gpudoctor.checks.mps import CLIENTS, DAEMON, MOST_NAMED, NO_MPS, kept_out, named
+from gpudoctor.checks.mps import CLIENTS, DAEMON, MOST_NAMED, without_daemon
+from gpudoctor.checks.mps_answers import kept_out, named, reached
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.mps import DEFAULT_PIPES, Mps, MpsClient, MpsDaemon
 from gpudoctor.facts.mps_logs import MpsLogs
@@ -38,15 +39,15 @@ def mps_clients(mps: Reading[Mps], nvml: Reading[Nvml], logs: Reading[MpsLogs]) 
     serves one user at a time lets those of others wait. A PID namespace of its own does not matter: the plugin's clients have one, and
     the logs then call them client 0. Whether shared memory is reached is sharing.mps-shm.
     """
-    if isinstance(mps, Unread) or not (mps.daemons and (mps.clients or not isinstance(nvml, Unread))):
-        absent = isinstance(mps, Unread) or not mps.concerns
-        yield NotApplicable(NODE, NO_MPS if absent else f"no MPS daemon runs, see {DAEMON}")
+    if isinstance(mps, Unread) or not mps.daemons:
+        yield without_daemon(mps)
         return
     verdicts = [_client(one, mps, _Told(nvml, logs)) for one in mps.clients]
     verdicts += [*_intruders(mps, nvml, logs), *(() if isinstance(logs, Unread) else _pending(mps, logs))]
     yield from verdicts
     if not verdicts:
-        yield NotApplicable(NODE, "nobody names the pipes of MPS, and NVML lists no client")
+        listed = "NVML tells of no clients" if isinstance(nvml, Unread) else "NVML lists no client"
+        yield NotApplicable(NODE, f"nobody is seen to name the pipes of MPS, and {listed}")
 
 
 class _Told:
@@ -82,8 +83,14 @@ def _astray(client: MpsClient, mps: Mps, evidence: Cited, told: _Told) -> Verdic
     known = [one.pipe_directory for one in mps.daemons if isinstance(one.pipe_directory, str)]
     contained = client.subject.kind is SubjectKind.CONTAINER
     where = " inside the container" if contained else ""
-    elsewhere = f"; the daemon's {'is' if len(known) == 1 else 'are'} {', '.join(known[:MOST_NAMED])}" if known else ""
-    said = f"no daemon has its pipes at {client.pipe_directory}{where}{elsewhere}: it runs without MPS"
+    if client.pipe_directory in known:
+        lacks = "not mounted into it" if contained else "not in its mounts"
+        said = f"its {client.pipe_directory} is not the daemon's, which is {lacks}: it runs without MPS"
+    else:
+        told_of = (
+            f"; the daemon's {'is' if len(known) == 1 else 'are'} {', '.join(known[:MOST_NAMED])}" if known else ""
+        )
+        said = f"no daemon has its pipes at {client.pipe_directory}{where}{told_of}: it runs without MPS"
     if client.limits:
         said += f", and {', '.join(f'{name}={value}' for name, value in client.limits.items())} does not hold"
     shown = (*evidence, *(seen for one in mps.daemons[:MOST_NAMED] for seen in one.evidence))
@@ -100,7 +107,11 @@ def _of_another_user(client: MpsClient, daemon: MpsDaemon, mps: Mps, told: _Told
 
     if client.connected or told.computing is None or client.pid in told.computing:
         return None
-    log, evidence, steps = told.logs.get(daemon.pid), (*client.cite("owner"), *daemon.cite("owner")), one_user(CLIENTS)
+    log, evidence, steps = (
+        told.logs.get(daemon.pid),
+        (*client.cite("owner"), *daemon.cite("owner")),
+        one_user(CLIENTS, reached(daemon)),
+    )
     waiting = log.waiting if log is not None else None
     if client.uid is None or daemon.uid is None:
         if waiting is None:
@@ -169,7 +180,7 @@ def _pending(mps: Mps, logs: MpsLogs) -> Verdicts:
         name, served = f"PID {waiting.pid}", f"the server serves user {log.user}"
         said = f"{name} of user {waiting.uid} waits: {served} until the last of that user's clients has ended"
         subject = Subject(SubjectKind.SERVICE, f"pid:{waiting.pid}", name)
-        evidence, steps = (waiting.evidence, *daemon.cite("process")), one_user(CLIENTS)
+        evidence, steps = (waiting.evidence, *daemon.cite("process")), one_user(CLIENTS, reached(daemon))
         yield Fail(
             subject, said, evidence, steps, Breaks.NOTHING, cause="waits-for-user", references=(TROUBLESHOOTING,)
         )
@@ -187,7 +198,8 @@ def mps_shm(mps: Reading[Mps]) -> Verdicts:
     programs have been seen to start without, so that it is a warning only. Whether a client finds its daemon at all is sharing.mps-clients.
     """
     if isinstance(mps, Unread) or not mps.clients:
-        yield NotApplicable(NODE, NO_MPS if isinstance(mps, Unread) or not mps.concerns else "no client of MPS is seen")
+        seen = not isinstance(mps, Unread) and mps.daemons
+        yield NotApplicable(NODE, "no client of MPS is seen") if seen else without_daemon(mps)
         return
     for client in mps.clients:
         daemon = mps.daemon(client.daemon)

@@ -8,6 +8,7 @@ from gpudoctor.facts.driver import DriverGpus
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.pci import PciGpus
 from gpudoctor.facts.slurm import SLURMD, Slurm
+from gpudoctor.patterns import pattern
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -38,6 +39,8 @@ GRES, SOUND, DETECT = "sharing.slurm-gres", "sharing.slurm-gres-sound", "sharing
 STATE, STARTED = "sharing.slurm-node", "sharing.slurm-unit"
 INSTANCES = "sharing.mig-instances"
 MOST_CITED = 4
+COUNTED = pattern(r"gres/\S+ count (?:reported lower|too low)")
+"""Slurm's own words for it (SchedMD/slurm src/interfaces/gres.c @284c3b95, _node_config_validate; formerly "count too low")."""
 
 
 def standing_on(gpus: tuple[str, ...]) -> tuple[Subject, ...]:
@@ -147,7 +150,7 @@ def autodetect(slurm: Slurm, nvml: Reading[Nvml]) -> Verdicts:
     those for every GPU only their cores and links are lost. Looked for in PluginDir, beside slurmd, and where packages put plugins; what
     slurmd said when it was started last comes first. Before Slurm 24.05.5 NVML is opened by the name libnvidia-ml.so alone, a link that
     some packages of the driver do not bring; later ones, and everything else, take libnvidia-ml.so.1 too (CHANGELOG of SchedMD/slurm,
-    24.05.5; src/interfaces/gpu.c, gpu_plugin_init). Where NVML does not answer now either, the fault is the
+    24.05.5; src/interfaces/gpu.c, _get_gpu_type). Where NVML does not answer now either, the fault is the
     driver's; where it did not answer when slurmd was started, see sharing.slurm-unit.
     """
     if slurm.setup is None:
@@ -361,28 +364,30 @@ def _out(told: "NodeState", setup: "Setup", addresses: tuple[str, ...]) -> Verdi
     from gpudoctor.knowledge.slurm_reason import read
     from gpudoctor.knowledge.slurm_remedies import ask_whoever, find_cause, resume, see_log
 
-    back = resume(setup.name, STATE, "Then let jobs on it again.")
+    back = resume(setup.name, STATE, "Let jobs on it again, once that is mended.")
     who = f" by {told.by}" if told.by else ""
     when = f" since {told.at.replace('T', ' ')}" if told.at else ""
     words = "+".join(told.states).lower()
     if (ours := read(told.reason)) is not None:
-        summary = f"gpudoctor took it out{when}: {ours.check} had failed{f' ({ours.words})' if ours.words else ''}"
+        said = f" ({ours.words})" if ours.words else ""
+        changed = "" if ours.sealed else "; somebody has changed the reason, so it is not taken back by itself"
+        summary = f"gpudoctor drained this node{when.replace('since', 'on')}: {ours.check} had failed{said}{changed}"
         steps = (find_cause(ours.check, STATE), back)
         return Warn(NODE, summary, told.evidence, steps, cause="own", of=standing_on(ours.gpus or addresses))
-    if "gres" in told.reason.lower() and "count" in told.reason:
-        summary = f"Slurm takes it out{when} ({words}): {told.reason}"
+    if COUNTED.search(told.reason) is not None:
+        summary = f"Slurm keeps jobs off this node{when} ({words}): {told.reason}"
         steps = (find_cause(GRES, STATE), back)
         return Fail(NODE, summary, told.evidence, steps, Breaks.SUBJECT, cause="gres", of=standing_on(addresses))
     if told.silent or "DOWN" in told.states:
         heard = " and hears nothing of it" if told.silent else ""
-        summary = f"Slurm has it as {words}{heard}{when}: {told.reason or 'no reason given'}"
+        summary = f"Slurm has this node as {words}{heard}{when}: {told.reason or 'no reason given'}"
         steps = (see_log(STATE), back)
         return Fail(NODE, summary, told.evidence, steps, Breaks.SUBJECT, cause="down", of=ITS_OWN)
     if not {"INVAL", "INVALID_REG"}.isdisjoint(told.states):
-        summary = f"Slurm takes it out{when} ({words}): {told.reason or 'no reason given'}"
+        summary = f"Slurm keeps jobs off this node{when} ({words}): {told.reason or 'no reason given'}"
         steps = (see_log(STATE), back)
         own = "GRES" not in told.reason
         return Fail(NODE, summary, told.evidence, steps, Breaks.SUBJECT, cause="invalid", of=ITS_OWN, own_fault=own)
-    summary = f"Slurm gives it no jobs ({words}){who}{when}: {told.reason or 'no reason given'}"
+    summary = f"Slurm gives this node no jobs ({words}){who}{when}: {told.reason or 'no reason given'}"
     steps = (ask_whoever(setup.name, told.by, STATE), back)
     return Warn(NODE, summary, told.evidence, steps, cause="drained", of=ITS_OWN, own_fault=True)

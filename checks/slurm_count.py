@@ -142,7 +142,8 @@ def _vanished(setup: Setup, hardware: Hardware) -> Verdict:
         if (minor := minor_of(path)) in hardware.minors and minor is not None
     }
     count = len(setup.devices.by_path)
-    there = f", and {len(hardware.addresses)} are on the bus" if hardware.addresses is not None else ""
+    bus = 0 if hardware.addresses is None else len(hardware.addresses)
+    there = f", and {bus} {'is' if bus == 1 else 'are'} on the bus" if hardware.addresses is not None else ""
     what = f"{missing[0]} is" if len(missing) == 1 else f"{len(missing)} of them, the first {missing[0]}, are"
     summary = f"gres.conf names {count} GPUs{there}, but {what} not there: slurmd waits for it, then ends, and the node gets no jobs"
     say = "If fewer GPUs are there for good, name only those in gres.conf and lower Gres= in slurm.conf."

@@ -70,7 +70,8 @@ def _setting(setup: "Setup", workloads: Reading[GpuWorkloads], strayed: "tuple[S
         for one in strayed:
             yield _escaped(one)
         return
-    why = "ConstrainDevices is not set: every job may open every GPU of the node"
+    setting = f"ConstrainDevices={said[0]}" if said is not None else "ConstrainDevices is not set"
+    why = f"{setting}: every job may open every GPU of the node"
     if confines:
         why = f"ConstrainDevices=yes does nothing with TaskPlugin={plugin or 'task/none'}"
     evidence = (line, *task)

@@ -56,6 +56,7 @@ ORDER = (
 )
 
 
+DRA_DEVICES = "k8s.gpu.nvidia.com/"
 RACE = 600.0
 """Seconds by which a specification of the same boot may come behind its engine; times of files and lines differ by less than two."""
 
@@ -134,13 +135,15 @@ def _failed(failure: StartFailure, specs: Reading[CdiSpecs], kubelet: Reading[Ku
         return failure.unsettled.about(failure)
     times = f" ({failure.count} times)" if failure.count > 1 else ""
     summary = f"{failure.who} did not start: {failure.meaning}{times}"
-    error, evidence, subject = failure.error, failure.evidence, failure.subject
+    error, evidence, subject, steps = failure.error, failure.evidence, failure.subject, failure.error.remedies
+    if error.name == UNRESOLVABLE and failure.detail.startswith(DRA_DEVICES):
+        from gpudoctor.knowledge.start_remedies import DRA_AGAIN
+
+        steps = DRA_AGAIN
     if error.whose is Whose.WORKLOAD:
-        return Warn(subject, summary, evidence, error.remedies, cause=error.name, references=error.references)
+        return Warn(subject, summary, evidence, steps, cause=error.name, references=error.references)
     subject = Subject(subject.kind, subject.key, stands_on=tuple(_grounds(failure, specs, kubelet)))
-    return Fail(
-        subject, summary, evidence, error.remedies, Breaks.NOTHING, cause=error.name, references=error.references
-    )
+    return Fail(subject, summary, evidence, steps, Breaks.NOTHING, cause=error.name, references=error.references)
 
 
 def _grounds(failure: StartFailure, specs: Reading[CdiSpecs], kubelet: Reading[KubeletEngine]) -> Iterator[Subject]:

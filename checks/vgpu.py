@@ -6,7 +6,7 @@ from gpudoctor.chain import Link
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.nvml_device import NvmlDevice
 from gpudoctor.facts.pci import PciGpu, PciGpus
-from gpudoctor.facts.vgpu import GUEST, MANAGER_SERVICE, MODE, Licence, Manager, Vgpu
+from gpudoctor.facts.vgpu import GUEST, MANAGER_SERVICE, MODE, Guest, Licence, Manager, Vgpu
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -27,7 +27,7 @@ from gpudoctor.verdicts import (
 LICENCE, VERSIONS, MANAGER = "sharing.vgpu-licence", "sharing.vgpu-versions", "sharing.vgpu-manager"
 LICENSED, PRODUCT = "vgpu.licensed", "vgpu.product"
 MOST_SHOWN = 3
-NO_HOST = "this node gives no virtual GPUs to virtual machines"
+NO_HOST = "nothing shows that this node gives virtual GPUs to virtual machines"
 
 
 @check(
@@ -49,7 +49,7 @@ def vgpu_licence(gpus: PciGpus, nvml: Nvml, vgpu: Vgpu) -> Verdicts:
     for gpu, device in guests:
         yield _licence(gpu, device, vgpu.licence)
     if not guests:
-        yield NotApplicable(NODE, "no GPU here is a virtual one of a guest")
+        yield NotApplicable(NODE, "no GPU here says that it is a virtual one of a guest")
 
 
 def _is_guest(device: NvmlDevice) -> bool:
@@ -58,7 +58,7 @@ def _is_guest(device: NvmlDevice) -> bool:
 
 def _licence(gpu: PciGpu, device: NvmlDevice, licence: Licence | None) -> Verdict:
     state = device.fields.get(LICENSED)
-    told = (device.evidence(MODE), *(device.evidence(name) for name in (PRODUCT, LICENSED) if name in device.fields))
+    told = tuple(device.evidence(name) for name in (LICENSED, MODE, PRODUCT) if name in device.fields)
     if state is True:
         return Pass(gpu, f"licensed{_product(device)}", told)
     if state is not False:
@@ -66,20 +66,20 @@ def _licence(gpu: PciGpu, device: NvmlDevice, licence: Licence | None) -> Verdic
     from gpudoctor.knowledge.vgpu_remedies import LICENSING, get_licence
 
     why, shown = _lacking(licence)
-    runs = licence is not None and licence.running is True
-    steps = get_licence(LICENCE, licence.folder if licence is not None else "/etc/nvidia/ClientConfigToken", runs=runs)
     held, standing = (licence.held, licence.standing) if licence is not None else (None, ())
-    waits = runs and licence is not None and licence.heard and not licence.said and not why
     summary = f"{device.name or 'this virtual GPU'} has no licence{_product(device)}"
-    evidence = (*told, *standing, *shown)
-    if held is None:
+    evidence = (*told[:1], *standing, *shown, *told[1:])
+    if licence is None or held is None:
         said = f"{summary}{f': {why}' if why else ''}; whether it is held back already is not told"
         return Unknown(gpu, Why.NOT_ANSWERED, said, evidence)
-    if waits or not held:
-        because = why or ("nvidia-gridd runs and has said nothing of one" if waits else "")
-        said = f"{summary} yet{f': {because}' if because else ''}; it is held back from some twenty minutes after the boot on"
+    steps = get_licence(
+        LICENCE, licence.folder, licence.conf, runs=licence.running is not False, contained=licence.contained
+    )
+    because = f": {why}" if why else ""
+    if not held:
+        said = f"{summary} yet{because}; without one it is held back from some twenty minutes after the boot on"
         return Warn(gpu, said, evidence, steps, cause="waits", references=(LICENSING,))
-    said = f"{summary}{f': {why}' if why else ''}; it is held back more and more"
+    said = f"{summary}{because}; without one it is held back more and more"
     return Fail(gpu, said, evidence, steps, Breaks.NOTHING, cause="unlicensed", references=(LICENSING,))
 
 
@@ -94,10 +94,12 @@ def _lacking(licence: Licence | None) -> tuple[str, Cited]:
         return "", ()
     if licence.running is False:
         return "nvidia-gridd, which asks for it, does not run", (licence.service,)
-    if licence.tokens == () and not licence.server:
+    if licence.tokens == () and licence.server == "":
         return f"there is no token in {licence.folder}", (Evidence(licence.folder, "no file *.tok"), *licence.said)
     if licence.said and not licence.acquired:
-        return f"nvidia-gridd says: {licence.said[-1].shows}", (licence.service, *licence.said)
+        return f"nvidia-gridd says: {licence.said[-1].shows.rstrip('.')}", (*licence.said[::-1], licence.service)
+    if licence.running is True and licence.heard and not licence.said:
+        return "nvidia-gridd runs and has said nothing of one", (licence.service,)
     return "", (licence.service, *licence.said)
 
 
@@ -130,8 +132,9 @@ def vgpu_versions(vgpu: Vgpu) -> Verdicts:
     sees a GPU that does not start.
 
     Read from the words of nvidia-vgpu-mgr since the boot, on the host: which drivers its guests have, its own version, and which it
-    refused. A guest may be of the same release, of the branch before, or of the long-term branch before (release notes of vGPU software).
-    Within a guest the host's version is not told.
+    refused. Guests whose process has ended are passed over: what was refused a month ago is no fault of today. A guest may be of the same
+    release, of the branch before, or of the long-term branch before (release notes of vGPU software). Within a guest the host's version is
+    not told.
     """
     host = vgpu.manager
     if host is None:
@@ -143,27 +146,47 @@ def vgpu_versions(vgpu: Vgpu) -> Verdicts:
 
 
 def _versions(host: Manager) -> Iterator[Verdict]:
-    from gpudoctor.knowledge.vgpu_remedies import RELEASE_NOTES, matching_guest, takes
+    from gpudoctor.knowledge.vgpu_remedies import takes
 
-    steps = matching_guest(VERSIONS)
-    shown = tuple(seen for _, seen in host.guests[:MOST_SHOWN])
-    if host.refused:
-        said = f"a guest was refused its virtual GPU: {host.refused[-1].shows.partition(': ')[2]}"
-        evidence = (*host.refused[-MOST_SHOWN:], *shown)
-        yield Fail(MANAGER_SERVICE, said, evidence, steps, Breaks.NOTHING, cause="refused", references=(RELEASE_NOTES,))
+    refused = [one for one in host.guests if one.refused is not None]
+    if refused:
+        yield _unfit(refused, _refusal(refused[-1]), (), "refused")
         return
     if not host.guests or not host.version:
-        yield NotApplicable(MANAGER_SERVICE, "since the boot it told of no guest, or not of its own version")
+        yield NotApplicable(
+            MANAGER_SERVICE, "since the boot it told of no guest that runs now, or not of its own version"
+        )
         return
-    unfit = [(guest, seen) for guest, seen in host.guests if takes(_branch(host.version), _branch(guest)) is False]
-    own = Evidence(shown[0].where, f"vGPU Manager: driver version {host.version}")
-    if unfit:
-        said = f"guests have driver {unfit[0][0]}, which the manager's {host.version} is not meant for"
-        evidence = (own, *(seen for _, seen in unfit[:MOST_SHOWN]))
-        yield Warn(MANAGER_SERVICE, said, evidence, steps, cause="branches", references=(RELEASE_NOTES,))
+    own = Evidence(host.guests[0].shown.where, f"vGPU Manager: driver version {host.version}")
+    strange = [one for one in host.guests if takes(_branch(host.version), _branch(one.driver)) is False]
+    if strange:
+        said = f"a guest has driver {strange[0].driver}, which the manager's {host.version} is not meant for"
+        yield _unfit(strange, said, (own,), "branches")
     else:
-        drivers = ", ".join(guest for guest, _ in host.guests[:MOST_SHOWN])
-        yield Pass(MANAGER_SERVICE, f"its version is {host.version}, that of its guests {drivers}", (own, *shown))
+        drivers = ", ".join(sorted({one.driver for one in host.guests})[:MOST_SHOWN])
+        said = f"it refused no guest: its version is {host.version}, that of its guests {drivers}"
+        yield Pass(MANAGER_SERVICE, said, (own, *(one.shown for one in host.guests[:MOST_SHOWN])))
+
+
+def _refusal(guest: Guest) -> str:
+    words = guest.refused.shows.partition(": ")[2] if guest.refused is not None else ""
+    return f"a guest{f' with driver {guest.driver}' if guest.driver else ''} was refused its virtual GPU: {words}"
+
+
+def _unfit(guests: list[Guest], said: str, own: Cited, cause: str) -> Verdict:
+    """Of guests that do not fit: no fault where their processes may have ended."""
+    from gpudoctor.knowledge.vgpu_remedies import RELEASE_NOTES, matching_guest
+
+    seen = dict.fromkeys(
+        shown for one in guests[-MOST_SHOWN:] for shown in (one.refused, one.shown) if shown is not None
+    )
+    evidence = (*own, *seen)
+    if all(one.lives is None for one in guests):
+        return Unknown(MANAGER_SERVICE, Why.NOT_ANSWERED, f"{said}; whether it still runs is not known", evidence)
+    steps = matching_guest(VERSIONS)
+    if cause == "refused":
+        return Fail(MANAGER_SERVICE, said, evidence, steps, Breaks.NOTHING, cause=cause, references=(RELEASE_NOTES,))
+    return Warn(MANAGER_SERVICE, said, evidence, steps, cause=cause, references=(RELEASE_NOTES,))
 
 
 def _branch(version: str) -> int:

@@ -55,6 +55,10 @@ CHECK_MODULES = (
     "imex",
     "gpudirect",
     "ranks",
+    "topology",
+    "gpu_peers",
+    "rails",
+    "nics",
     "thermal",
     "gpu_clocks",
     "gpu_links",
@@ -74,6 +78,7 @@ CHECK_MODULES = (
     "mps",
     "mps_clients",
     "time_slicing",
+    "memory_contention",
     "slurm",
     "slurm_jobs",
     "vgpu",
@@ -280,7 +285,7 @@ def _not_loaded(module: str, row: tuple[str, str, str, str]) -> Check:
 
 
 def _nothing() -> Verdicts:
-    return ()
+    return iter(())
 
 
 def loaded(check: Check, desk: Desk) -> Check:
@@ -294,7 +299,7 @@ def loaded(check: Check, desk: Desk) -> Check:
 
     verdict = ABSENT[check.module](desk)
     if verdict is not None:
-        return replace(check, function=lambda: (verdict,))
+        return replace(check, function=lambda: iter((verdict,)))
     importlib.import_module(f"gpudoctor.checks.{check.module}")
     found = _declared.get(check.id)
     if found is None:

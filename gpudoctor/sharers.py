@@ -1,6 +1,7 @@
 """Who has each GPU: those that compute on it, those that were given it, and what keeps others from opening it."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -10,13 +11,16 @@ from gpudoctor.facts.device_nodes import GpuNodes
 from gpudoctor.facts.driver import DriverGpu, DriverGpus
 from gpudoctor.facts.gpu_variables import CUDA_VISIBLE, Variables
 from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
+from gpudoctor.facts.kubelet import KubeletSettings
 from gpudoctor.facts.nvml_device import GpuProcess, NvmlDevice
-from gpudoctor.facts.pod_devices import PodDevices
 from gpudoctor.facts.raw import Entry
 from gpudoctor.facts.workload import Workload
 from gpudoctor.facts.workload_access import Accesses, WorkloadAccess
 from gpudoctor.facts.workloads import Workloads
 from gpudoctor.verdicts import Unread
+
+if TYPE_CHECKING:
+    from gpudoctor.facts.pod_devices import Given
 
 MPS_SERVER = "nvidia-cuda-mps-server"
 _YES = ("yes", "true", "1", "y", "t")
@@ -39,13 +43,14 @@ class Who:
 
     def __init__(self, desk: Desk) -> None:
         workloads, concerned, access = desk.get(Workloads), desk.get(GpuWorkloads), desk.get(WorkloadAccess)
-        pods, driver, nodes = desk.get(PodDevices), desk.get(DriverGpus), desk.get(GpuNodes)
+        pods, driver, nodes = _given(desk), desk.get(DriverGpus), desk.get(GpuNodes)
         self._by_pid = {} if isinstance(workloads, Unread) else workloads.by_pid
         self._concerned = (
             () if isinstance(concerned, Unread) else tuple(one for one in concerned if not one.manages_gpus)
         )
         self._access = {} if isinstance(access, Unread) else access.by_key
-        self._given = () if isinstance(pods, Unread) else pods.given
+        self._given = () if isinstance(pods, Unread) else pods
+        self._pods = {one.uid: one.words for one in self._given if one.uid}
         self._minors = {} if isinstance(driver, Unread) else _minors(driver)
         self._nodes = {} if isinstance(nodes, Unread) else nodes.by_address
         self._unseen = _unseen(workloads, concerned, self._concerned, pods)
@@ -56,7 +61,7 @@ class Who:
         address = device.address or ""
         computing = [one for one in device.processes if computes(one)]
         owners = {one.pid: self.owner(one) for one in computing}
-        given = [owner_of(one.workload) for one in self._concerned if self._was_given(one, address)]
+        given = [self._called(one.workload) for one in self._concerned if self._was_given(one, address)]
         pods = [one.words for one in self._given if address in one.gpus]
         names = sorted({name for name in (*owners.values(), *given, *pods) if name})
         hidden = "" if device.lists_processes else "the processes on it are not listed"
@@ -64,7 +69,13 @@ class Who:
 
     def owner(self, process: GpuProcess) -> str:
         """What a process belongs to, "" where that is not known."""
-        return owner_of(self._by_pid.get(process.pid))
+        return self._called(self._by_pid.get(process.pid))
+
+    def _called(self, one: Workload | None) -> str:
+        """A pod whose name its engine does not tell is called as the kubelet calls it: it is one, not two."""
+        pod = one.pod if one is not None else None
+        known = self._pods.get(pod.uid) if pod is not None and not pod.name else None
+        return known or owner_of(one)
 
     def access(self, address: str) -> str:
         """What decides who may open a GPU's node."""
@@ -77,7 +88,7 @@ class Who:
 
     def note(self, address: str) -> str:
         """That nothing but a variable, which each may set as it likes, keeps those apart that may open a GPU."""
-        able = {owner_of(one.workload): one for one in self._concerned if self._may_open(one, address)}
+        able = {self._called(one.workload): one for one in self._concerned if self._may_open(one, address)}
         choosing = [one for one in able.values() if _chooses(one)]
         if len(able) < 2 or not choosing:
             return ""
@@ -127,11 +138,22 @@ def _minors(driver: DriverGpus) -> dict[str, int]:
     return {address: minor for address, minor in known if minor is not None}
 
 
+def _given(desk: Desk) -> "tuple[Given, ...] | Unread":
+    """What pods were given, which is asked of a kubelet that runs alone."""
+    settings = desk.get(KubeletSettings)
+    if isinstance(settings, Unread) or settings.kubelet is None:
+        return settings if isinstance(settings, Unread) else ()
+    from gpudoctor.facts.pod_devices import PodDevices
+
+    pods = desk.get(PodDevices)
+    return pods if isinstance(pods, Unread) else pods.given
+
+
 def _unseen(
     workloads: Workloads | Unread,
     concerned: GpuWorkloads | Unread,
     listed: tuple[GpuWorkload, ...],
-    pods: PodDevices | Unread,
+    pods: "tuple[Given, ...] | Unread",
 ) -> str:
     """Why somebody may have a GPU who is not seen."""
     for unread in (workloads, concerned, pods):

@@ -4,23 +4,27 @@ What is not known is said to be unknown, never taken for a GPU that nobody share
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpudoctor.facts.desk import Desk
-from gpudoctor.facts.device_plugin import Advertised, DevicePlugin
+from gpudoctor.facts.kubelet import KubeletSettings
 from gpudoctor.facts.mig import Mig, MigGpu
 from gpudoctor.facts.mps import MEMORY_LIMIT, Mps, MpsDaemon
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.nvml_device import FieldError, NvmlDevice
 from gpudoctor.facts.pci import PciGpu, PciGpus
-from gpudoctor.facts.pod_resources import REPLICA
-from gpudoctor.facts.sharing_config import MPS, TIME_SLICING, SharingConfig, resources
+from gpudoctor.facts.raw import decimal
 from gpudoctor.knowledge import isolation
 from gpudoctor.knowledge.isolation import Isolation
 from gpudoctor.report import How, SharedGpu
-from gpudoctor.sharers import Sharers, Who, crowded
+from gpudoctor.sharers import Sharers, Who, computes, crowded
 from gpudoctor.verdicts import Unread
+
+if TYPE_CHECKING:
+    from gpudoctor.facts.device_plugin import Advertised
+    from gpudoctor.facts.sharing_config import SharingConfig
 
 MOST_NAMED = 8
 CURRENT, VIRTUAL = "mig.current", "virtualization.mode"
@@ -37,8 +41,13 @@ def shared_gpus(desk: Desk) -> tuple[SharedGpu, ...]:
     gpus = desk.get(PciGpus)
     if isinstance(gpus, Unread) or not gpus.gpus:
         return ()
-    table = _Table(desk)
-    return tuple(table.row(gpu) for gpu in gpus)
+    try:
+        table = _Table(desk)
+        return tuple(table.row(gpu) for gpu in gpus)
+    # As of a check: a bug must cost this table, not the report.
+    except Exception as error:
+        failed = f"gpudoctor failed: {type(error).__name__}: {error}"
+        return tuple(_unknown(gpu, failed) for gpu in gpus)
 
 
 class _Table:
@@ -48,15 +57,13 @@ class _Table:
         self._nvml = desk.get(Nvml)
         self._mig = desk.get(Mig)
         self._mps = desk.get(Mps)
-        self._config = desk.get(SharingConfig)
-        plugin = desk.get(DevicePlugin)
-        self._advertised = plugin.advertised if isinstance(plugin, DevicePlugin) else plugin
+        self._plugin = _Plugin(desk)
         self._who = Who(desk)
 
     def row(self, gpu: PciGpu) -> SharedGpu:
         """By its driver first: only nvidia's own is asked more."""
         if isinstance(gpu.driver, Unread):
-            return _unknown(gpu, f"which driver holds it is not known: {gpu.driver.detail}")
+            return _unknown(gpu, f"which driver holds it: {gpu.driver.detail}")
         if gpu.driver is not None and ("vfio" in gpu.driver or gpu.driver == "pciback"):
             detail = f"{gpu.driver} holds it for a virtual machine"
             return _row(gpu, How.PASSTHROUGH, detail, Sharers(), isolation.GIVEN_AWAY, counted=False)
@@ -73,7 +80,8 @@ class _Table:
 
     def _silent(self, device: NvmlDevice | None) -> str:
         if isinstance(self._nvml, Unread):
-            return f"{self._nvml.where}: {self._nvml.detail}"
+            where, detail = self._nvml.where, self._nvml.detail
+            return detail if where.lower() == "nvml" else f"{where}: {detail}"
         if device is not None and device.error is not None:
             return f"NVML did not answer for it: {device.error.text}"
         return "NVML does not list it"
@@ -97,10 +105,10 @@ class _Table:
         sharers = self._who.of(device)
         daemon = self._daemon(gpu.address)
         way = self._way()
-        if daemon is not None or way == MPS:
-            return self._by_mps(gpu, sharers, daemon)
-        if way:
-            return self._in_time(gpu, sharers)
+        if daemon is not None or way is How.MPS:
+            return self._by_mps(gpu, device, sharers, daemon)
+        if way is not None:
+            return _row(gpu, How.TIME_SLICING, self._plugin.offers(way), sharers, isolation.IN_TURNS)
         if len(sharers.names) + sharers.nameless > 1:
             return self._by_processes(gpu, device, sharers)
         doubts = self._doubts(sharers)
@@ -114,11 +122,10 @@ class _Table:
             return f"whether MPS shares it: {self._mps.where}: {self._mps.detail}"
         if self._mps.unlisted is not None:
             return f"whether MPS shares it: {self._mps.unlisted.where}: {self._mps.unlisted.detail}"
-        if isinstance(self._config, Unread) or (self._config.present and not self._config.where):
-            told = self._advertised if isinstance(self._advertised, Unread) else self._config
-            if isinstance(told, Unread):
-                return f"whether the device plugin shares it: {told.where}: {told.detail}"
-        return sharers.unseen
+        unread = self._plugin.unread
+        if unread is not None:
+            return f"whether the device plugin shares it: {unread.where}: {unread.detail}"
+        return f"who has it: {sharers.unseen}" if sharers.unseen else ""
 
     def _by_processes(self, gpu: PciGpu, device: NvmlDevice, sharers: Sharers) -> SharedGpu:
         """Several have it, and nothing divides it. An exclusive mode would have refused the second one (nvmlComputeMode_t)."""
@@ -155,8 +162,7 @@ class _Table:
         """MIG devices that are shared once more, by the device plugin in time (its MPS refuses MIG) or by a daemon of MPS."""
         if self._daemon(address) is not None:
             yield "an MPS daemon runs: within a MIG device, a fatal fault of one of its clients ends them all"
-        way = self._way("nvidia.com/mig-")
-        if way == TIME_SLICING:
+        if self._way("nvidia.com/mig-") is How.TIME_SLICING:
             yield "the device plugin shares MIG devices in time: within one, neither memory nor faults are kept apart"
 
     # MPS and time-slicing
@@ -166,18 +172,11 @@ class _Table:
         daemons = () if isinstance(self._mps, Unread) else self._mps.daemons
         return next((one for one in daemons if not one.gpus or address in one.gpus), None)
 
-    def _way(self, name: str = "nvidia.com/gpu") -> str:
-        """How the device plugin shares resources of that name, "" for not at all: by its configuration, else by the ids of replicas."""
-        config = self._config
-        if isinstance(config, SharingConfig) and config.where:
-            named = (resource for resource, _, _ in resources(config.sharing, config.way))
-            return config.way if any(one.startswith(name) for one in named) else ""
-        told = self._advertised.by_resource if isinstance(self._advertised, Advertised) else {}
-        shared = any(REPLICA in device for one, ids in told.items() if one.startswith(name) for device in ids)
-        by_mps = isinstance(self._mps, Mps) and bool(self._mps.wrappers)
-        return (MPS if by_mps else TIME_SLICING) if shared else ""
+    def _way(self, name: str = "nvidia.com/gpu") -> How | None:
+        """How the device plugin shares resources of that name, None for not at all."""
+        return self._plugin.way(name, by_mps=isinstance(self._mps, Mps) and bool(self._mps.wrappers))
 
-    def _by_mps(self, gpu: PciGpu, sharers: Sharers, daemon: MpsDaemon | None) -> SharedGpu:
+    def _by_mps(self, gpu: PciGpu, device: NvmlDevice, sharers: Sharers, daemon: MpsDaemon | None) -> SharedGpu:
         mps = self._mps
         clients = [] if isinstance(mps, Unread) else [one for one in mps.clients if gpu.address in one.gpus]
         by_plugin = not isinstance(mps, Unread) and bool(mps.wrappers)
@@ -191,19 +190,20 @@ class _Table:
         if clients and all(portioned):
             kept = replace(kept, compute=isolation.MPS_PORTIONED)
         many = f"{len(clients)} client{'' if len(clients) == 1 else 's'}"
-        served = f"{many} of the daemon with PID {daemon.pid}" if daemon is not None else ""
-        shared = self._shares(MPS) or ("" if daemon is not None else "no MPS daemon was seen")
-        return _row(gpu, How.MPS, "; ".join(part for part in (shared, served) if part), sharers, kept)
+        seen = not isinstance(mps, Unread) and mps.unlisted is None
+        missing = "no MPS daemon runs" if seen else "whether an MPS daemon runs is not known"
+        served = f"{many} of the daemon with PID {daemon.pid}" if daemon is not None else missing
+        offered = self._plugin.offers(How.MPS) if self._way() is How.MPS else ""
+        row = _row(gpu, How.MPS, "; ".join(part for part in (offered, served) if part), sharers, kept)
+        return replace(row, note=self._beside(device, {one.pid for one in clients}))
 
-    def _in_time(self, gpu: PciGpu, sharers: Sharers) -> SharedGpu:
-        return _row(gpu, How.TIME_SLICING, self._shares(TIME_SLICING), sharers, isolation.IN_TURNS)
-
-    def _shares(self, way: str) -> str:
-        if self._way() != way:
+    def _beside(self, device: NvmlDevice, clients: set[int]) -> str:
+        """Those that compute without MPS, as the driver tells them apart (nvmlDeviceGetMPSComputeRunningProcesses)."""
+        if not any(one.kind == "mps" for one in device.processes):
             return ""
-        sharing = self._config.sharing if isinstance(self._config, SharingConfig) else {}
-        counts = [f"{name} {count} times" for name, count, _ in resources(sharing, way)]
-        return f"the device plugin offers {', '.join(counts) or 'each GPU several times'}"
+        others = [one for one in device.processes if one.kind != "mps" and computes(one) and one.pid not in clients]
+        names = sorted({self._who.owner(one) or f"PID {one.pid}" for one in others})
+        return f"{_some(names)} computes without MPS, in turns with its clients" if names else ""
 
     def _vgpu_guest(self, gpu: PciGpu, device: NvmlDevice) -> SharedGpu:
         """What shares the physical GPU is the host's secret; within the guest several may share what it has."""
@@ -213,19 +213,77 @@ class _Table:
         return replace(row, note="within this guest nothing keeps those apart that use it") if many else row
 
 
+class _Plugin:
+    """How NVIDIA's device plugin shares GPUs between pods. Where no kubelet is known to run, nothing of Kubernetes is asked or loaded."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._config: SharingConfig | Unread | None = None
+        self._advertised: Advertised | Unread | None = None
+        settings = desk.get(KubeletSettings)
+        if isinstance(settings, Unread):
+            self._config = self._advertised = settings
+        elif settings.kubelet is not None:
+            from gpudoctor.facts import device_plugin, sharing_config
+
+            self._config = desk.get(sharing_config.SharingConfig)
+            plugin = desk.get(device_plugin.DevicePlugin)
+            self._advertised = plugin if isinstance(plugin, Unread) else plugin.advertised
+
+    @property
+    def unread(self) -> Unread | None:
+        """Why it is not known whether it shares them."""
+        config = self._config
+        if config is None or not (isinstance(config, Unread) or (config.present and not config.where)):
+            return None
+        told = self._advertised if isinstance(self._advertised, Unread) else config
+        return told if isinstance(told, Unread) else None
+
+    def way(self, name: str, *, by_mps: bool) -> How | None:
+        """How it shares resources of that name: by its configuration, else by the ids of replicas and whether MPS wraps processes."""
+        if isinstance(self._config, Unread) or self._config is None:
+            return None
+        from gpudoctor.facts.pod_resources import REPLICA
+        from gpudoctor.facts.sharing_config import MPS, resources
+
+        config = self._config
+        if config.where:
+            named = any(one.startswith(name) for one, _, _ in resources(config.sharing, config.way))
+            return (How.MPS if config.way == MPS else How.TIME_SLICING) if named and config.way else None
+        told = {} if isinstance(self._advertised, Unread) or self._advertised is None else self._advertised.by_resource
+        shared = any(REPLICA in device for one, ids in told.items() if one.startswith(name) for device in ids)
+        return (How.MPS if by_mps else How.TIME_SLICING) if shared else None
+
+    def offers(self, way: How) -> str:
+        """What it offers of a way that is in force."""
+        from gpudoctor.facts.sharing_config import MPS, TIME_SLICING, resources
+
+        config = self._config
+        sharing = {} if isinstance(config, Unread) or config is None else config.sharing
+        listed = resources(sharing, MPS if way is How.MPS else TIME_SLICING)
+        counts = [f"{name} {count} times" for name, count, _ in listed]
+        return f"the device plugin offers {', '.join(counts) or 'each GPU several times'}"
+
+
 def _undivided(device: NvmlDevice) -> bool:
     """Whether MIG is known to be off: it says so, has no such mode, or is of a kind that has none."""
     mode = device.fields.get(CURRENT)
     if mode is False or (isinstance(mode, FieldError) and mode.error == _NOT_SUPPORTED):
         return True
-    told = (device.compute_capability or "").split(".")
-    return len(told) == 2 and all(map(str.isdecimal, told)) and tuple(map(int, told)) < _WITH_MIG
+    major, _, minor = (device.compute_capability or "").partition(".")
+    told = (decimal(major), decimal(minor))
+    return None not in told and told < _WITH_MIG
 
 
 def _vgpu_host(gpu: PciGpu, device: NvmlDevice) -> SharedGpu:
     machines = device.fields.get("vgpu.active")
-    count = machines if isinstance(machines, int) else None
-    detail = "virtual machines share it" if count is None else f"{count} vGPUs of virtual machines are active"
+    count = machines if isinstance(machines, int) and machines >= 0 else None
+    match count:
+        case None:
+            detail = "how many vGPUs of virtual machines are active was not answered"
+        case 1:
+            detail = "1 vGPU of a virtual machine is active"
+        case _:
+            detail = f"{count or 'no'} vGPUs of virtual machines are active"
     return replace(_row(gpu, How.VGPU, detail, Sharers(), isolation.VGPU_HOST), workloads=count)
 
 

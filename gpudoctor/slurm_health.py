@@ -32,7 +32,7 @@ class HealthCheck:
         """Look at the GPUs, remember it, and then act on it. Raises CannotRememberError before anything is done to the node."""
         before = self._recall(memory)
         found = judge(look(), marks, essential)
-        after = before.after(found.fails)
+        after = before.after(found.fails, well=found.all_pass)
         if not self._dry_run:
             memory.write(after)
         seen = self._act(found, after)
@@ -63,6 +63,9 @@ class HealthCheck:
                 self._say(f"not known to be well, so nothing is done: {check}: {why}")
             return None
         if not (self._rules.drain and self._rules.undrain and found.all_pass) or memory.ours is False:
+            return None
+        # What is well only now and then would come and go with its jobs.
+        if memory.well < self._rules.failures:
             return None
         node = self._look()
         return None if node is None else self._take_back(node, found)

@@ -23,18 +23,23 @@ class CannotRememberError(Exception):
 
 
 class Memory(Struct, frozen=True, forbid_unknown_fields=True):
-    """`streaks` are fails in a row by check. `ours` says whether the node was seen drained by us, None when nobody has looked."""
+    """`streaks` are fails in a row by check, `well` the runs in a row in which all was well.
+
+    `ours` says whether the node was seen drained by us, None when nobody has looked.
+    """
 
     boot_id: str
     at: float
     streaks: dict[str, int] = {}
     ours: bool | None = None
+    well: int = 0
 
-    def after(self, failed: Iterable[str]) -> "Memory":
-        """After one more run in which these checks failed; the others' fails are no longer in a row."""
+    def after(self, failed: Iterable[str], *, well: bool) -> "Memory":
+        """After one more run in which these checks failed, or all was well; what is not so any more is no longer in a row."""
         fresh = 0 <= seconds_since_boot() - self.at <= STALE_SECONDS
         streaks = {check: (self.streaks.get(check, 0) if fresh else 0) + 1 for check in failed}
-        return Memory(self.boot_id, seconds_since_boot(), streaks, self.ours)
+        in_a_row = (self.well if fresh else 0) + 1 if well else 0
+        return Memory(self.boot_id, seconds_since_boot(), streaks, self.ours, in_a_row)
 
     def interrupted(self) -> "Memory":
         """While a run is at work, and after one that did not end."""
@@ -42,7 +47,7 @@ class Memory(Struct, frozen=True, forbid_unknown_fields=True):
 
     def seen(self, ours: bool) -> "Memory":
         """After the node was looked at, or drained, or taken back."""
-        return Memory(self.boot_id, self.at, self.streaks, ours)
+        return Memory(self.boot_id, self.at, self.streaks, ours, self.well)
 
 
 class MemoryFile:

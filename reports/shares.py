@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.diagnosis import label
-from gpudoctor.knowledge.isolation import NOT_SHARED
+from gpudoctor.knowledge.isolation import BY_MIG_PARTS, NOT_SHARED
 from gpudoctor.report import How, SharedGpu
 from gpudoctor.verdicts import Subject, SubjectKind
 
@@ -86,7 +86,7 @@ _WAYS = {
 def _way(row: SharedGpu) -> str:
     match row.how:
         case How.MIG:
-            return f"MIG, kept apart in hardware; {row.detail}"
+            return f"MIG, {_apart(row)}; {row.detail}"
         case How.VGPU:
             return f"vGPU; {row.detail}"
         case How.UNKNOWN:
@@ -94,6 +94,13 @@ def _way(row: SharedGpu) -> str:
             return f"not known: {row.detail.partition(': ')[0]}"
         case how:
             return _WAYS[how]
+
+
+def _apart(row: SharedGpu) -> str:
+    """No more than holds for all of a GPU's instances."""
+    if row.note:
+        return "some devices shared once more"
+    return "kept apart in hardware" + (" between GPU instances" if row.memory == BY_MIG_PARTS.memory else "")
 
 
 def _counts(group: Sequence[SharedGpu]) -> str:

@@ -54,7 +54,7 @@ show)
 update)
 	case "$3" in
 	state=drain)
-		sed -i -e 's/^   State=[A-Z]*/&+DRAIN/' -e '/^   Reason=/d' shown
+		sed -i -e '/^   State=/s/+DRAIN//' -e 's/^   State=[A-Z]*/&+DRAIN/' -e '/^   Reason=/d' shown
 		printf '   Reason=%s [root@2026-11-30T15:28:21]\\n' "${{4#reason=}}" >>shown ;;
 	state=undrain)
 		sed -i -e '/^   State=/s/+DRAIN//' -e '/^   Reason=/d' shown ;;

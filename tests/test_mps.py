@@ -196,6 +196,19 @@ def test_the_fact_names_daemon_server_and_client() -> None:
     assert client.memory_limit is None
 
 
+def test_a_daemon_of_a_mig_device_serves_its_gpu_alone() -> None:
+    node = PluginNode()
+    node.devices[1]["fields"] = {"mig.current": True}
+    node.devices[1]["mig_devices"] = [{"index": 0, "uuid": "MIG-0a0b0c0d-1111-2222-3333-444455556660"}]
+    node.nvml()
+    node.process(CONTROL, "/system.slice/nvidia-mps.service", comm="nvidia-cuda-mps")
+    node.text(f"/proc/{CONTROL}/environ", "CUDA_VISIBLE_DEVICES=MIG-0a0b0c0d-1111-2222-3333-444455556660\0")
+    for name in ("control", "server"):
+        node.text(f"{LOGS}/{name}.log", STARTED)
+    (passed,) = of_plugin(node).result(DAEMON).findings
+    assert [below.key for below in passed.subject.stands_on] == [node.devices[1]["pci_bus_id"][4:]]
+
+
 def test_an_idle_daemon_has_no_server_yet() -> None:
     node = MpsNode()
     node.mps()
@@ -249,6 +262,34 @@ def test_a_masked_unit_wants_nothing() -> None:
     node = enabled()
     node.link(f"/etc/systemd/system/{UNIT}", "/dev/null")
     assert node.report().result(DAEMON).status is Status.SKIP
+
+
+def test_what_the_unit_itself_said_of_its_last_start_comes_first() -> None:
+    node = enabled()
+    node.logs[f"journal/{UNIT}.log"] = "".join(
+        f"2026-11-29T10:{minute}:00+0000 n1 {said}\n"
+        for minute, said in enumerate(
+            (
+                "systemd[1]: Starting nvidia-mps.service - MPS...",
+                "nvidia-cuda-mps-control[900]: An error of long ago",
+                "systemd[1]: Starting nvidia-mps.service - MPS...",
+                "(-control)[1410]: nvidia-mps.service: Unable to locate executable '/usr/bin/nvidia-cuda-mps-control'",
+                "systemd[1]: nvidia-mps.service: Failed with result 'exit-code'.",
+                "systemd[1]: Failed to start nvidia-mps.service - MPS.",
+            ),
+            10,
+        )
+    )
+    assert "no MPS daemon runs: nvidia-mps.service: Unable to locate executable" in only(node.report(), DAEMON).summary
+
+
+def test_who_only_asks_the_daemon_something_is_no_daemon() -> None:
+    node = serving()
+    node.mps(8300, "nvidia-cuda-mps-control")
+    assert [one.pid for one in node.get(Mps).daemons] == [CONTROL]
+    alone = enabled()
+    alone.mps(8300, "nvidia-cuda-mps-control")
+    assert "no MPS daemon runs" in only(alone.report(), DAEMON).summary
 
 
 def test_units_that_may_not_be_listed_are_not_known() -> None:
@@ -414,6 +455,26 @@ def test_a_fault_is_over_when_its_clients_are_gone(later: str) -> None:
     assert node.report().result(SERVER).status is Status.PASS
 
 
+@pytest.mark.parametrize(("left", "status"), [(True, Status.FAIL), (False, Status.PASS)])
+def test_a_fault_is_over_when_no_process_is_left_on_the_gpus(left: bool, status: Status) -> None:
+    node = serving()
+    node.uses(SERVES, "compute", "nvidia-cuda-mps-server")
+    if left:
+        node.uses(8000)
+    node.says_log(STARTED + READY, line(40, "Server is handling a fatal GPU error.", "Server  1500"))
+    assert node.report().result(SERVER).status is status
+
+
+@pytest.mark.parametrize(("lives", "status"), [(True, Status.FAIL), (False, Status.WARN)])
+def test_a_client_that_ended_while_it_waited_waits_no_longer(lives: bool, status: Status) -> None:
+    node = MpsNode()
+    node.mps()
+    node.says_log(STARTED + DEATH.replace("NEW CLIENT 0", "NEW CLIENT 8200"))
+    if lives:
+        node.process(8200, "/user.slice/user-1001.slice/session-3.scope")
+    assert only(node.report(), SERVER).status is status
+
+
 def test_a_server_that_says_why_it_does_not_start() -> None:
     node = MpsNode()
     node.mps()
@@ -470,6 +531,10 @@ def test_lines_of_both_logs_are_taken_in_the_order_of_time() -> None:
     assert parse_logs([server, control]).deaths == 0
     assert parse_logs([control]).deaths == 1
     assert parse_logs([TextFile("c", "no line of MPS\n")]).last is None
+    endless = line(10, f"NEW CLIENT {'9' * 9999} from user 0: Server is not ready, push client to pending list")
+    assert (
+        parse_logs([TextFile("c", endless + line(11, f"Starting new server {'9' * 9999} for user 0"))]).waiting is None
+    )
 
 
 # Clients --------------------------------------------------------------------------------------------------------------
@@ -495,7 +560,7 @@ def test_a_client_without_the_pipes_of_the_daemon(mountinfo: str, there: bool) -
     report = node.report()
     said = only(report, CLIENTS)
     assert said.status is Status.WARN
-    assert "no daemon has its pipes at /tmp/nvidia-mps inside the container" in said.summary
+    assert "its /tmp/nvidia-mps is not the daemon's, which is not mounted into it" in said.summary
     assert "--ipc=host" in steps(said)
     assert alarms(report, SHM) == []
 
@@ -509,6 +574,52 @@ def test_without_the_pipes_an_exclusive_gpu_refuses_it() -> None:
     said = only(node.report(), CLIENTS)
     assert said.status is Status.FAIL
     assert "on a GPU in exclusive mode" in said.summary
+
+
+@pytest.mark.parametrize("hidden", ["ENOENT", "EACCES"])
+@pytest.mark.parametrize(
+    ("mountinfo", "there", "status"),
+    [
+        (ROOTS, False, Status.WARN),
+        (ROOTS, True, Status.UNKNOWN),
+        (BOUND, True, Status.PASS),
+        ("22 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw\n", True, Status.UNKNOWN),
+    ],
+)
+def test_a_daemon_whose_mounts_are_not_shown(mountinfo: str, there: bool, status: Status, hidden: str) -> None:
+    """A directory of the container's own root may have the daemon's name, and is not the daemon's."""
+    node = serving()
+    node.tree.put(f"/proc/{CONTROL}/mountinfo", Record(error=hidden))
+    node.client(mountinfo=mountinfo)
+    place = f"/proc/{CLIENT}/root{PIPES}"
+    if there:
+        node.tree.put(f"{place}/control", Record(entry=Entry(f"{place}/control", EntryType.SOCKET)))
+    else:
+        node.tree.put(place, Record(error="ENOENT"))
+    assert node.report().result(CLIENTS).status is status
+
+
+@pytest.mark.parametrize("pid", [CLIENT, CONTROL])
+def test_a_client_whose_mount_namespace_is_not_shown_is_not_taken_for_one_of_the_host(pid: int) -> None:
+    node = serving()
+    node.client(mountinfo=ROOTS)
+    node.tree.put(f"/proc/{CLIENT}/root{PIPES}", Record(error="ENOENT"))
+    node.tree.put(f"/proc/{pid}/ns/mnt", Record(error="EACCES"))
+    node.uses(CLIENT, "compute")
+    assert node.report().result(CLIENTS).status is not Status.PASS
+
+
+def test_a_unit_with_a_tmp_of_its_own_has_not_the_daemons_pipes() -> None:
+    node = serving()
+    node.process(8000, "/system.slice/infer.service", comm="python3", mount=4026539999)
+    node.text("/proc/8000/environ", f"CUDA_MPS_PIPE_DIRECTORY={PIPES}\0")
+    node.text(
+        "/proc/8000/mountinfo",
+        f"{HOST_MOUNTS}99 22 259:2 /tmp/systemd-private-1/tmp /tmp rw - ext4 /dev/nvme0n1p2 rw\n",
+    )
+    node.tree.put(f"/proc/8000/root{PIPES}", Record(error="ENOENT"))
+    node.uses(8000, "compute")
+    assert "its /tmp/nvidia-mps is not the daemon's, which is not in its mounts" in only(node.report(), CLIENTS).summary
 
 
 def test_a_client_of_the_host_that_names_another_directory() -> None:
@@ -539,6 +650,14 @@ def test_two_daemons_each_with_its_client() -> None:
         "nvidia-cuda-mps-control@/tmp/nvidia-mps",
         "nvidia-cuda-mps-control@/run/mps-1",
     }
+
+
+def test_where_nvml_is_silent_no_daemon_is_said_to_be_missing() -> None:
+    node = serving()
+    report = node.report()
+    del node.answers["nvml"]
+    assert "no MPS daemon runs" not in super(MpsNode, node).report().result(CLIENTS).findings[0].summary
+    assert "NVML lists no client" in report.result(CLIENTS).findings[0].summary
 
 
 def test_a_daemon_of_another_user() -> None:
@@ -653,6 +772,35 @@ def test_pipes_that_cannot_be_compared_are_not_known() -> None:
     assert alarms(report, CLIENTS) == []
 
 
+def test_commands_are_for_the_daemon_that_is_meant() -> None:
+    """With pipes of its own, and in a container: there the control program is asked within the daemon's mounts."""
+    node = MpsNode()
+    node.mps(environment=["CUDA_MPS_PIPE_DIRECTORY=/run/mps", f"CUDA_MPS_LOG_DIRECTORY={LOGS}"])
+    node.server()
+    node.process(8100, "/user.slice/user-1001.slice/session-3.scope", comm="python3")
+    node.says_log(
+        STARTED + READY + line(30, "NEW CLIENT 8100 from user 1001: Server is not ready, push client to pending list")
+    )
+    said = steps(only(node.report(), CLIENTS))
+    assert "echo quit -t 10 | CUDA_MPS_PIPE_DIRECTORY=/run/mps nvidia-cuda-mps-control" in said
+    assert "CUDA_MPS_PIPE_DIRECTORY=/run/mps nvidia-cuda-mps-control -d -multiuser-server" in said
+
+    inside = MpsNode()
+    pipes, logs = "/mps/nvidia.com/gpu/pipe", "/mps/nvidia.com/gpu/log"
+    inside.container(CLIENT, DOCKER, nodes=INSIDE)
+    inside.mps(environment=[f"CUDA_MPS_PIPE_DIRECTORY={pipes}", f"CUDA_MPS_LOG_DIRECTORY={logs}"])
+    inside.process(CONTROL, DOCKER.replace(ID, OTHER), comm="nvidia-cuda-mps", apart=True)
+    inside.server()
+    inside.uses(8000)
+    inside.says_log(
+        STARTED + READY, line(40, "Server is handling a fatal GPU error."), folder=f"/proc/{CONTROL}/root{logs}"
+    )
+    said = steps(only(inside.report(), SERVER))
+    asked = f"nsenter -m -p -t {CONTROL} sh -c 'echo get_client_list {SERVES} | CUDA_MPS_PIPE_DIRECTORY={pipes} "
+    assert asked in said
+    assert "nvidia-cuda-mps-control -d" not in said
+
+
 # Shared memory --------------------------------------------------------------------------------------------------------
 
 
@@ -713,6 +861,31 @@ def test_the_plugin_wants_a_daemon_that_does_not_run() -> None:
     assert said.subject.key == "nvidia-device-plugin"
     assert "Failed to start MPS daemon: error setting compute mode" in said.summary
     assert "nvidia.com/mps.capable" in said.remedies[0].say
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_pods_of_the_plugin_whose_daemon_is_gone(shown: bool) -> None:
+    """Where the plugin's log is not shown, the pipes of its pods tell: one starts no daemon by hand for them."""
+    node = plugin() if shown else PluginNode()
+    if not shown:
+        node.tree.put("/var/log/pods", Record(error="EACCES"))
+    node.devices[0]["fields"] = {"compute_mode": "exclusive_process"}
+    node.nvml()
+    said = ("NVIDIA_VISIBLE_DEVICES=void", "CUDA_MPS_PIPE_DIRECTORY=/mps/nvidia.com/gpu/pipe")
+    node.container(*said, nodes={"nvidia0": (195, 0), "nvidiactl": (195, 255), "nvidia-uvm": (508, 0)})
+    found = only(of_plugin(node), DAEMON)
+    assert found.subject.key == "nvidia-device-plugin"
+    assert "let" in found.summary and "others get CUDA error 46" in found.summary
+    assert "nvidia-cuda-mps-control -d" not in steps(found)
+
+
+def test_pods_that_a_plugin_set_up_which_shares_by_mps_no_longer() -> None:
+    node = PluginNode()
+    said = ("NVIDIA_VISIBLE_DEVICES=void", "CUDA_MPS_PIPE_DIRECTORY=/mps/nvidia.com/gpu/pipe")
+    node.container(*said, nodes={"nvidia0": (195, 0), "nvidiactl": (195, 255), "nvidia-uvm": (508, 0)})
+    found = only(of_plugin(node), DAEMON)
+    assert "nvidia-cuda-mps-control -d" not in steps(found)
+    assert "delete pod" in steps(found)
 
 
 def test_a_plugin_that_waits_for_its_daemon_is_one_cause() -> None:

@@ -2,12 +2,16 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from gpudoctor import sharing
 from gpudoctor.config import Config
+from gpudoctor.knowledge.isolation import BY_MIG_PARTS
 from gpudoctor.registry import built_in
 from gpudoctor.report import How, Report, SharedGpu
 from gpudoctor.reports import json as json_report
@@ -125,6 +129,54 @@ def test_slurm_that_confines_and_slurm_that_does_not() -> None:
     assert "without ConstrainDevices only CUDA_VISIBLE_DEVICES says which" in loose.access
 
 
+@pytest.mark.parametrize(
+    ("active", "words"),
+    [
+        (0, "no vGPUs of virtual machines are active"),
+        (1, "1 vGPU of a virtual machine is active"),
+        (3, "3 vGPUs of virtual machines are active"),
+        (-1, "was not answered"),
+        ({"error": 3}, "was not answered"),
+    ],
+)
+def test_virtual_machines_on_a_host_are_counted_as_far_as_that_was_answered(active: object, words: str) -> None:
+    one = AnswerNode()
+    one.both(virtualization__mode="host_vgpu", vgpu__active=active)
+    found = row(one.report(), GPUS[0])
+    assert found.how is How.VGPU
+    assert words in found.detail
+    assert found.workloads == (active if isinstance(active, int) and active >= 0 else None)
+
+
+def mps_node(*, beside: bool) -> AnswerNode:
+    """A daemon of MPS with one client, and beside it perhaps a process that does without."""
+    one = AnswerNode()
+    one.process(500, "/system.slice/nvidia-mps.service", comm="nvidia-cuda-mps")
+    one.text("/proc/500/cmdline", "nvidia-cuda-mps-control\0-d\0")
+    one.process(900, "/user.slice/user-1007.slice/session-7.scope")
+    one.process(901, "/user.slice/user-1009.slice/session-9.scope")
+    one.uses(0, 900, kind="mps")
+    if beside:
+        one.uses(0, 901)
+    return one
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_those_that_compute_without_mps_beside_its_clients_are_told(*, beside: bool) -> None:
+    found = row(mps_node(beside=beside).report(), GPUS[0])
+    assert found.how is How.MPS
+    assert ("user 1009 computes without MPS" in found.note) is beside
+
+
+def test_the_first_screen_says_of_mig_no_more_than_holds_for_all_of_it() -> None:
+    one = row(report("mig-container-denied-capabilities"), "0000:17:00.0")
+    assert in_lines([one])[0].startswith("GPU 0000:17:00.0: MIG, kept apart in hardware; 3 MIG devices")
+    parted = msgspec.structs.replace(one, memory=BY_MIG_PARTS.memory)
+    assert "kept apart in hardware between GPU instances;" in in_lines([parted])[0]
+    noted = msgspec.structs.replace(one, note="a and b share one MIG device")
+    assert "MIG, some devices shared once more;" in in_lines([noted])[0]
+
+
 # Not knowing ---------------------------------------------------------------------------------------------------------
 
 
@@ -156,6 +208,51 @@ def test_mig_that_was_not_asked_for_and_processes_that_were_not_listed_are_no_wh
     assert [each.how for each in found] == [How.UNKNOWN, How.UNKNOWN]
     assert "MIG" in found[0].detail
     assert "not listed" in found[1].detail
+
+
+@pytest.mark.parametrize("told", ["9" * 5000 + ".0", "9.", "n/a", "8.0.0", "-7.5"])
+def test_a_strange_compute_capability_shows_nothing(told: str) -> None:
+    one = AnswerNode()
+    one.fields[0].pop("mig.current")
+    one.fields[0]["compute_capability"] = told
+    assert row(one.report(), GPUS[0]).how is How.UNKNOWN
+
+
+def test_a_bug_in_the_table_costs_the_table_and_not_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> None:
+        raise ValueError("strange")
+
+    monkeypatch.setattr(sharing, "Who", broken)
+    found = AnswerNode().report()
+    assert {one.how for one in found.sharing} == {How.UNKNOWN}
+    assert "gpudoctor failed: ValueError: strange" in found.sharing[0].detail
+
+
+def test_what_is_not_known_is_told_without_a_colon_and_with_a_word_for_it() -> None:
+    whole, hidden = report("containers-seen-without-root").sharing[0], report("h100x8").sharing[0]
+    unseen = msgspec.structs.replace(whole, how=How.UNKNOWN, detail="who has it: /proc: no process was recorded")
+    assert in_lines([hidden, unseen])[1].endswith("not known: who has it")
+
+
+@pytest.mark.parametrize("name", ["options-applied", "slurm-jobs-unconstrained"])
+def test_where_no_kubelet_is_known_to_run_nothing_of_kubernetes_is_loaded(name: str) -> None:
+    said = subprocess.run([sys.executable, "-c", LOADS, name], capture_output=True, text=True, check=True).stdout
+    rows, loaded = json.loads(said)
+    assert rows > 0
+    assert loaded == []
+
+
+LOADS = """
+import json, sys
+from gpudoctor.facts.desk import Desk
+from gpudoctor.sharing import shared_gpus
+from gpudoctor.testing import config_of, node
+
+recorded = node(sys.argv[1])
+rows = shared_gpus(Desk(recorded, config_of(recorded)))
+of_kubernetes = ("device_plugin", "pod_devices", "pod_resources", "plugin_sockets", "sharing_config", "kubelet_checkpoint")
+print(json.dumps([len(rows), [name for name in of_kubernetes if f"gpudoctor.facts.{name}" in sys.modules]]))
+"""
 
 
 def test_a_gpu_without_mig_is_whole_all_the_same() -> None:

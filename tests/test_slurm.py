@@ -375,7 +375,7 @@ def test_cores_that_only_the_controller_minds_are_in_its_reason() -> None:
     said = "gres/gpu GRES core specification 0-11 for node n1 doesn't match socket boundaries. (Socket 0 is cores 0-15)"
     node.state, node.reason = INVALID, f"{said} [slurm@2026-11-29T08:01:22]"
     found = only(node, SOUND)
-    assert "specification 0-11 for node n1" in found.summary and f"{GRES} line 1" in cited(found)
+    assert "specification 0-11 doesn't match" in found.summary and f"{GRES} line 1" in cited(found)
     assert node.report().result(STATE).findings[0].caused_by == (found.id,)
 
 
@@ -503,6 +503,52 @@ def test_job_that_computes_on_a_gpu_it_was_not_given() -> None:
         ("service:slurm:397", Status.WARN),
         ("node:node", Status.PASS),
     ]
+
+
+def test_jobs_gpus_are_counted_as_slurm_counts_them() -> None:
+    """With File=/dev/nvidia[2-3] the job's GPU 0 is /dev/nvidia2; MIG instances count one by one; else nothing is known of the job's."""
+    node = SlurmNode()
+    node.cgroup = "ConstrainDevices=no\n"
+    node.gres = "Name=gpu Type=h100 File=/dev/nvidia1\nName=gpu Type=h100 File=/dev/nvidia0\n"
+    with_job(node, "SLURM_JOB_GPUS=1", "CUDA_VISIBLE_DEVICES=0")
+    node.computes(0, 611)
+    assert "computes on GPU" not in only(node, CONSTRAINED, Status.WARN).summary
+    node = SlurmNode()
+    node.plugins("gpu_generic.so", "gpu_nvml.so")
+    node.detects(promise="gpu:2")
+    node.cgroup = "ConstrainDevices=no\n"
+    with_job(node, "SLURM_JOB_GPUS=1", "CUDA_VISIBLE_DEVICES=0")
+    node.computes(0, 611)
+    assert "job 397 computes on GPU 0" in only(node, CONSTRAINED, Status.WARN).summary
+    node.devices[0]["fields"] = {"mig.current": True}
+    (found,) = node.report().result(CONSTRAINED).findings
+    assert "computes on GPU" not in found.summary
+
+
+@pytest.mark.parametrize("number", ["7", "1,7", "x", ""])
+def test_number_that_is_no_gpu_of_the_nodes_says_nothing_of_a_job(number: str) -> None:
+    node = SlurmNode()
+    node.cgroup = "ConstrainDevices=no\n"
+    with_job(node, f"SLURM_JOB_GPUS={number}")
+    node.computes(0, 611)
+    assert "computes on GPU" not in only(node, CONSTRAINED, Status.WARN).summary
+
+
+def test_reason_that_only_speaks_of_gres_is_its_writers() -> None:
+    node = SlurmNode()
+    node.state, node.reason = "IDLE+DRAIN", "gres count is checked by bob [bob@2026-11-29T09:10:11]"
+    found = node.said(STATE)
+    assert found.status is Status.WARN and "gives this node no jobs" in found.summary and "by bob" in found.summary
+
+
+def test_summary_of_slurmds_own_words_does_not_name_the_node() -> None:
+    node = SlurmNode()
+    words = (
+        "gres/gpu GRES core specification 0-47 for node n1 doesn't match socket boundaries. (Socket 0 is cores 0-31)"
+    )
+    node.log = f"slurmd: error: {words}\n{STARTED}"
+    (found,) = [one for one in node.report().result(SOUND).findings if one.status is Status.FAIL]
+    assert "n1" not in found.summary and "0-47 doesn't match socket boundaries" in found.summary
 
 
 def test_job_that_computes_on_its_own_gpu_is_quiet() -> None:

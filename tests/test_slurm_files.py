@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from gpudoctor.facts.raw import Absent
 from gpudoctor.facts.slurm import Slurm
 from gpudoctor.facts.slurm_files import read_conf
 from gpudoctor.facts.slurm_gres import Promised, cores_in, counted, gres_conf, node_conf, node_name, usable
-from gpudoctor.facts.slurm_hostlist import lists, spelled_out, split_list
+from gpudoctor.facts.slurm_hostlist import MOST, lists, spelled_out, split_list
 from gpudoctor.facts.slurm_log import Said, detected_in, parse_log
 from gpudoctor.facts.slurm_node import Allocation, Machine, NodeState, parse_job, parse_machine, parse_node
 from gpudoctor.sources.recorded import RecordedNode
@@ -57,6 +58,16 @@ def test_list_is_spelled_out(text: str, names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("name", ["n05", "n0", "n65", "m5", "n", "n5x", ""])
 def test_name_that_is_not_in_a_list(name: str) -> None:
     assert not lists("n[1-64]", name)
+
+
+def test_lists_of_lists_do_not_multiply() -> None:
+    """Five brackets of a thousand each would be more names than there is memory; a thousand brackets, more than Python's stack."""
+    began = time.process_time()
+    assert len(spelled_out("n" + "[0-1023]" * 5)) == MOST
+    deep = "n" + "[0-9]" * 100_000
+    assert spelled_out(deep) == (deep,) and not lists(deep, "n" + "1" * 60)
+    assert cores_in(",".join(["0-4096"] * 100_000)) == ()
+    assert time.process_time() - began < 2
 
 
 def test_list_of_a_hundred_thousand_is_not_spelled_out() -> None:
@@ -112,6 +123,15 @@ def test_included_files_are_read_and_missing_ones_told() -> None:
         assert isinstance(file.trouble, Unread) and said in file.trouble.detail
         assert not file.known and file.there
     assert isinstance(read_conf(node_with(), "/etc/slurm/gres.conf").trouble, Absent)
+
+
+def test_file_without_end_comes_to_one() -> None:
+    """What was left unread is told, so that nothing is said of it."""
+    began = time.process_time()
+    for text in ("NodeName=x[1-100000] CPUs=1\n" * 200_000, "Include slurm.conf\n" * 20_000, "\n" * 1_000_000):
+        read = read_conf(node_with(slurm_conf=text), "/etc/slurm/slurm.conf")
+        assert isinstance(read.trouble, Unread) and len(read.lines) <= 50_000
+    assert time.process_time() - began < 10
 
 
 def test_file_that_includes_itself_comes_to_an_end() -> None:

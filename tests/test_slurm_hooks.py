@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -186,3 +187,23 @@ def test_the_hooks_name_no_scontrol_command() -> None:
         text = (HOOKS / name).read_text()
         assert os.access(HOOKS / name, os.X_OK)
         assert not any("scontrol" in line for line in text.splitlines() if not line.startswith("#"))
+
+
+def test_the_source_archive_holds_the_hooks(tmp_path: Path) -> None:
+    """No wheel does: who installs one is sent to them by docs/slurm.md."""
+    pytest.importorskip("setuptools", minversion="77")
+    for name in ("gpudoctor", "checks", "reports", "contrib", "docs"):
+        shutil.copytree(REPOSITORY / name, tmp_path / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in REPOSITORY.iterdir():
+        if path.is_file() and path.suffix in (".toml", ".md", ".in", ""):
+            shutil.copy(path, tmp_path / path.name)
+    build = "from setuptools.build_meta import build_sdist; build_sdist('out')"
+    done = subprocess.run([sys.executable, "-c", build], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (archive,) = (tmp_path / "out").glob("*.tar.gz")
+    with tarfile.open(archive) as held:
+        modes = {member.name.partition("/")[2]: member.mode for member in held.getmembers() if member.isfile()}
+    assert "docs/slurm.md" in modes and "gpudoctor/slurm_run.py" in modes and "checks/slurm.py" in modes
+    scripts = {path.name for path in HOOKS.glob("*.sh")}
+    assert len(scripts) == 3
+    assert all(modes[f"contrib/slurm/{name}"] & 0o111 for name in scripts)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor import slurm_run
+from gpudoctor import slurm_health, slurm_memory, slurm_run
 from gpudoctor.config import Config, ConfigError, Slurm
-from gpudoctor.knowledge.slurm_reason import ours, read, written
+from gpudoctor.knowledge.slurm_reason import ours, read, unchanged, written
 from gpudoctor.registry import built_in
 from gpudoctor.report import Report
 from gpudoctor.slurm_drain import NodeUnknownError, name_is_one_node, parse_node
@@ -33,6 +33,13 @@ MARKED = (
     "health.memory-unrepairable",
     "health.row-remap-failed",
 )
+
+
+def well_again(doctor: Doctor) -> str:
+    """Two health checks in which all is well: what the second one said."""
+    doctor.run(HEALTHY)
+    return doctor.run(HEALTHY)
+
 
 # what isolates --------------------------------------------------------------------------------------------------------
 
@@ -253,7 +260,7 @@ def test_where_the_nodes_state_cannot_be_read_nothing_is_done(
     slurm.on("show", shell)
     assert words in doctor.run(LOST)
     slurm.set("IDLE+DRAIN", OUR_REASON)
-    assert words in doctor.run(HEALTHY)
+    assert words in well_again(doctor)
     assert slurm.changes == []
 
 
@@ -311,6 +318,7 @@ def test_a_dry_run_changes_nothing_and_remembers_nothing(doctor: Doctor, slurm: 
         assert "dry run, else it would now be drained: gpudoctor:" in doctor.run(LOST, words=["--dry-run"])
     assert slurm.changes == [] and (doctor.state / f"{NODE}.json").read_bytes() == kept
     slurm.set("IDLE+DRAIN", OUR_REASON)
+    doctor.run(HEALTHY)
     assert "would now be taken back" in doctor.run(HEALTHY, words=["--dry-run"])
     assert slurm.changes == []
 
@@ -322,6 +330,7 @@ def test_what_was_drained_is_taken_back_when_its_gpu_is_well(doctor: Doctor, slu
     for name in (LOST, LOST):
         doctor.run(name)
     assert slurm.state == "IDLE+DRAIN" and slurm.calls
+    assert "taken back" not in doctor.run(HEALTHY) and slurm.calls == []
     assert f"taken back: {OUR_REASON}" in doctor.run(HEALTHY)
     assert slurm.changes == [f"update nodename={NODE} state=undrain"]
     assert (slurm.state, slurm.reason) == ("IDLE", "")
@@ -333,6 +342,19 @@ def test_what_was_drained_is_taken_back_when_its_gpu_is_well(doctor: Doctor, slu
 
 def test_after_a_reboot_the_reason_alone_tells_that_it_was_ours(doctor: Doctor, slurm: FakeSlurm) -> None:
     slurm.set("IDLE+DRAIN", OUR_REASON)
+    well_again(doctor)
+    assert slurm.changes == [f"update nodename={NODE} state=undrain"]
+
+
+@pytest.mark.parametrize("between", [LOST, "nvml-hung-in-init", "nothing-recorded"])
+def test_what_is_well_only_now_and_then_is_not_taken_back(doctor: Doctor, slurm: FakeSlurm, between: str) -> None:
+    slurm.set("IDLE+DRAIN", OUR_REASON)
+    for name in (HEALTHY, between) * 3:
+        doctor.run(name)
+    assert slurm.changes == []
+    doctor.configure(drain=True, failures=3)
+    well_again(doctor)
+    assert slurm.changes == []
     doctor.run(HEALTHY)
     assert slurm.changes == [f"update nodename={NODE} state=undrain"]
 
@@ -340,9 +362,10 @@ def test_after_a_reboot_the_reason_alone_tells_that_it_was_ours(doctor: Doctor, 
 def test_undraining_can_be_switched_off_and_needs_draining_switched_on(doctor: Doctor, slurm: FakeSlurm) -> None:
     slurm.set("IDLE+DRAIN", OUR_REASON)
     doctor.configure(drain=True, undrain=False)
-    doctor.run(HEALTHY)
+    well_again(doctor)
+    doctor.run(LOST)
     doctor.configure(undrain=True)
-    doctor.run(HEALTHY)
+    well_again(doctor)
     assert slurm.calls == []
 
 
@@ -369,13 +392,96 @@ def test_what_is_not_known_to_be_well_stays_drained(doctor: Doctor, slurm: FakeS
     slurm.set("IDLE+DRAIN", OUR_REASON)
     for _ in range(3):
         doctor.run(name)
+    assert slurm.state == "IDLE+DRAIN" and not any(change.endswith("state=undrain") for change in slurm.changes)
+
+
+def test_gpus_that_fail_while_it_is_drained_must_be_well_too(doctor: Doctor, slurm: FakeSlurm) -> None:
+    """Else one that is lost, and gone after the reboot, would not be missed."""
+    slurm.set("IDLE+DRAIN", OUR_REASON)
+    doctor.run("row-remap-failed")
     assert slurm.changes == []
+    doctor.run("row-remap-failed")
+    both = written(OFF_BUS, (LOST_GPU, "0000:4e:00.0"), "does not answer on the bus")
+    assert slurm.changes == [f"update nodename={NODE} state=drain reason={both}"]
+    for _ in range(3):
+        doctor.run("row-remap-failed")
+    slurm.set("IDLE+DRAIN+MAINTENANCE", OUR_REASON)
+    for _ in range(3):
+        assert "left alone" in doctor.run("row-remap-failed")
+    assert slurm.changes == []
+    slurm.set("IDLE+DRAIN", both.replace("0000:4e", "0000:fe"))
+    doctor.run(HEALTHY)
+    slurm.set("IDLE+DRAIN", written(OFF_BUS, (LOST_GPU, "0000:fe:00.0"), "x"))
+    assert "0000:fe:00.0 was not seen to pass" in well_again(doctor)
+    assert slurm.changes == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        f"{OUR_REASON}; RMA 4711, keep it out, alice",
+        f"{OUR_REASON} : gres/gpu count reported lower than configured (7 < 8)",
+        f"{OUR_REASON} : Not responding : RMA",
+        f"{OUR_REASON}\n       board is exchanged on Monday, alice",
+        OUR_REASON.replace("does not answer", "never answered"),
+        OUR_REASON.replace(LOST_GPU, "0000:19:00.0"),
+        OUR_REASON.rpartition(" #")[0],
+        f"gpudoctor:{OFF_BUS} {LOST_GPU} keep it out #00000000",
+    ],
+)
+def test_a_reason_of_ours_that_somebody_changed_is_his(doctor: Doctor, slurm: FakeSlurm, changed: str) -> None:
+    slurm.set("IDLE+DRAIN", changed)
+    for name in (HEALTHY, HEALTHY, LOST, LOST, HEALTHY, HEALTHY):
+        assert "taken back" not in doctor.run(name)
+    slurm.set("IDLE", changed)
+    for name in (LOST, LOST, LOST):
+        doctor.run(name)
+    assert slurm.changes == []
+
+
+@pytest.mark.parametrize("after", [" : Not responding", " : reboot issued : reboot complete"])
+def test_what_slurm_adds_for_a_reboot_changes_nothing(doctor: Doctor, slurm: FakeSlurm, after: str) -> None:
+    slurm.set("IDLE+DRAIN", OUR_REASON + after)
+    well_again(doctor)
+    assert slurm.changes == [f"update nodename={NODE} state=undrain"]
+
+
+def test_a_node_that_lost_more_gpus_than_can_be_named_is_not_taken_back(doctor: Doctor, slurm: FakeSlurm) -> None:
+    slurm.set("IDLE+DRAIN", written(OFF_BUS, (LOST_GPU,) * 17, "does not answer on the bus"))
+    assert "stays drained" in well_again(doctor)
+    assert slurm.changes == []
+
+
+@pytest.mark.parametrize("seconds", [61.0, -1.0])
+def test_what_was_seen_too_long_ago_changes_nothing(
+    doctor: Doctor, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """A run that was stopped, or slept, between its look and what it would do."""
+    clock = slurm_memory.seconds_since_boot()
+    ahead = [0.0]
+
+    def late() -> Report:
+        ahead[0] += seconds
+        return report(LOST)
+
+    monkeypatch.setattr(slurm_health, "seconds_since_boot", lambda: clock + ahead[0])
+    doctor.configure(drain=True, failures=1)
+    doctor.sees(late)
+    assert "took longer" in doctor.run()
+    assert slurm.changes == []
+
+
+def test_another_cluster_is_never_meant(doctor: Doctor, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CLUSTERS", "other")
+    doctor.configure(drain=True, failures=1)
+    assert "another cluster" in doctor.run(LOST)
+    assert slurm.calls == []
 
 
 def test_a_gpu_that_is_gone_has_not_been_cured(doctor: Doctor, slurm: FakeSlurm) -> None:
     """After a reboot the board that fell off the bus is not listed at all: all that are listed pass."""
-    slurm.set("IDLE+DRAIN", f"gpudoctor:{OFF_BUS} 0000:3a:00.0,0000:ff:00.0 does not answer on the bus")
-    assert "0000:ff:00.0 was not seen to pass" in doctor.run(HEALTHY)
+    slurm.set("IDLE+DRAIN", written(OFF_BUS, (LOST_GPU, "0000:ff:00.0"), "does not answer on the bus"))
+    assert "0000:ff:00.0 was not seen to pass" in well_again(doctor)
     assert slurm.changes == []
 
 
@@ -403,8 +509,9 @@ def test_what_others_drained_is_never_taken_back(doctor: Doctor, slurm: FakeSlur
     ("reason", "words"),
     [
         ("gpudoctor: keep it out, RMA 4711, alice", "not written as ours"),
-        ("gpudoctor:no.such-check 0000:3a:00.0 x", "no.such-check was not seen to pass"),
-        ("gpudoctor:pcie.link-width 0000:3a:00.0 x", "pcie.link-width was not seen to pass"),
+        (written("no.such-check", (LOST_GPU,), "x"), "no.such-check was not seen to pass"),
+        (written("pcie.link-width", (LOST_GPU,), "x"), "pcie.link-width was not seen to pass"),
+        (f"gpudoctor:{OFF_BUS} {LOST_GPU} does not answer", "was changed since it was written"),
         ("gpudoctor:", "not written as ours"),
         (f"gpudoctor:{OFF_BUS} keep it out, alice", "not written as ours"),
         (f"gpudoctor:{OFF_BUS} GPU 3 does not answer", "not written as ours"),
@@ -412,14 +519,14 @@ def test_what_others_drained_is_never_taken_back(doctor: Doctor, slurm: FakeSlur
 )
 def test_a_reason_that_names_no_cured_fault_stays(doctor: Doctor, slurm: FakeSlurm, reason: str, words: str) -> None:
     slurm.set("IDLE+DRAIN", reason)
-    assert words in doctor.run(HEALTHY)
+    assert words in well_again(doctor)
     assert slurm.changes == []
 
 
 @pytest.mark.parametrize("state", ["DOWN+DRAIN", "IDLE+DRAIN+INVALID_REG", "IDLE+DRAIN+MAINTENANCE", "IDLE+DRAIN+FAIL"])
 def test_a_node_that_slurm_holds_as_well_stays_drained(doctor: Doctor, slurm: FakeSlurm, state: str) -> None:
     slurm.set(state, OUR_REASON)
-    assert "Slurm's own" in doctor.run(HEALTHY)
+    assert "Slurm's own" in well_again(doctor)
     assert slurm.changes == []
 
 
@@ -463,10 +570,43 @@ def test_a_memory_that_others_can_write_is_not_trusted(doctor: Doctor, slurm: Fa
     doctor.run(LOST)
     (doctor.state / f"{NODE}.json").chmod(0o666)
     assert "only its owner can write" in doctor.run(LOST)
+    (doctor.state / f"{NODE}.lock").chmod(0o666)
+    for _ in range(3):
+        assert "only its owner can write" in doctor.run(LOST)
     doctor.state.chmod(0o777)
     for _ in range(3):
         assert "only its owner can write" in doctor.run(LOST)
     assert slurm.calls == []
+
+
+def test_a_folder_that_others_could_put_elsewhere_is_not_trusted(
+    doctor: Doctor, slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    """Whoever may write in the folder above can take it away and put one that was kept from another day there; not in a sticky one."""
+    doctor.configure(drain=True, failures=1)
+    above = tmp_path / "above"
+    above.mkdir(mode=0o755)
+    doctor.state = above / "slurm"
+    above.chmod(0o777)
+    assert "others can write there" in doctor.run(LOST)
+    (tmp_path / "link").symlink_to(above)
+    doctor.state = tmp_path / "link" / "slurm"
+    assert "others can write there" in doctor.run(LOST)
+    assert slurm.calls == []
+    above.chmod(0o1777)
+    assert "drained" in doctor.run(LOST)
+
+
+def test_whatever_the_umask_is_nobody_else_can_write_there(doctor: Doctor, slurm: FakeSlurm, tmp_path: Path) -> None:
+    doctor.state = tmp_path / "gpudoctor" / "slurm"
+    before = os.umask(0)
+    try:
+        doctor.run(LOST)
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE(place.stat().st_mode) for place in (doctor.state.parent, doctor.state)]
+    assert modes == [0o755, 0o700]
+    assert all(stat.S_IMODE(place.stat().st_mode) == 0o600 for place in doctor.state.iterdir())
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "directory"])
@@ -552,7 +692,7 @@ def test_two_health_checks_at_once_count_as_one(doctor: Doctor, slurm: FakeSlurm
     doctor.sees(while_another_runs)
     doctor.run()
     doctor.run(LOST)
-    assert slurm.calls == [f"show node {NODE}"]
+    assert slurm.calls == []
 
 
 def test_nodes_of_one_machine_are_counted_apart(
@@ -694,6 +834,7 @@ def test_over_real_files_a_node_is_drained_and_taken_back(tmp_path: Path, slurm:
     assert slurm.reason == OUR_REASON
     for name, content in kept.items():
         (folder / name).write_bytes(content)
+    assert "taken back" not in health_check(tmp_path, root)
     assert "taken back" in health_check(tmp_path, root)
     assert slurm.changes[-1] == f"update nodename={NODE} state=undrain"
 
@@ -703,13 +844,17 @@ def test_over_real_files_a_node_is_drained_and_taken_back(tmp_path: Path, slurm:
 
 def test_a_reason_says_what_it_was_made_of_and_nothing_that_a_shell_or_slurm_reads() -> None:
     reason = written(OFF_BUS, ("0000:3a:00.0", "0000:3b:00.0"), 'is "gone" |`x`\n[root@now] \u00fc')
-    assert reason == "gpudoctor:pcie.gpu-responds 0000:3a:00.0,0000:3b:00.0 is gone x root@now"
+    assert reason == "gpudoctor:pcie.gpu-responds 0000:3a:00.0,0000:3b:00.0 is gone x root@now #f4443f32"
     told = read(reason)
     assert told is not None and told.gpus == ("0000:3a:00.0", "0000:3b:00.0") and told.words == "is gone x root@now"
-    longest = written("driver-cuda.recovery-action", [f"0000:{bus:02x}:00.0" for bus in range(64)], "x" * 999)
-    assert len(longest) == 300 and ours(longest)
-    told = read(longest)
-    assert told is not None and told.gpus == tuple(f"0000:{bus:02x}:00.0" for bus in range(16))
+    assert told.sealed and unchanged(reason)
+    longest = ""
+    buses = [f"0000:{bus:02x}:00.0" for bus in range(64)]
+    for count, gpus in ((16, tuple(buses[:16])), (17, ()), (64, ())):
+        longest = written("driver-cuda.recovery-action", buses[:count], "x" * 999)
+        told = read(longest)
+        assert len(longest) == 300 and ours(longest) and told is not None and told.sealed and told.gpus == gpus
+    assert "0000:0f:00.0,+48 x" in longest
 
 
 def test_a_node_is_read_only_where_it_is_certain() -> None:

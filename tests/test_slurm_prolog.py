@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from gpudoctor.slurm_gpus import INSTANCES
+from gpudoctor.verdicts import Status
 from tests.slurm_fakes import (
     ALL_EIGHT,
     HEALTHY,
@@ -117,6 +120,27 @@ def test_gpus_that_slurmd_finds_itself_are_counted_along_the_bus(doctor: Doctor,
     assert doctor.ended(LOST, mode="prolog")[0] == 96
     doctor.sees(lambda: report("h100x8-minors-shuffled"))
     assert "not in the order of the bus" in doctor.run(mode="prolog")
+
+
+@pytest.mark.usefixtures("job")
+def test_gpus_that_are_divided_or_of_several_types_are_not_counted_along_the_bus(
+    doctor: Doctor, tmp_path: Path
+) -> None:
+    """AutoDetect counts MIG instances one by one, and types in the order of slurm.conf: GPU 3 of a job is no third GPU of the bus."""
+    doctor.configure(drain=True, prolog=True)
+    (tmp_path / "gres.conf").write_text("AutoDetect=nvml\n")
+    lost = report(LOST)
+    instances = lost.result(INSTANCES)
+    for status in (Status.PASS, Status.FAIL, Status.UNKNOWN, Status.BLOCKED):
+        results = tuple(replace(one, status=status) if one is instances else one for one in lost.results)
+        doctor.sees(lambda results=results: replace(lost, results=results))  # type: ignore[misc]
+        assert "divided by MIG" in doctor.run(mode="prolog")
+    doctor.sees(lambda: replace(lost, results=tuple(one for one in lost.results if one is not instances)))
+    assert "divided by MIG" in doctor.run(mode="prolog")
+    first, *others = lost.node.gpus
+    mixed = replace(lost.node, gpus=(replace(first, name="NVIDIA A100-SXM4-80GB"), *others))
+    doctor.sees(lambda: replace(lost, node=mixed))
+    assert "of several types" in doctor.run(mode="prolog")
 
 
 @pytest.mark.usefixtures("job")

@@ -16,6 +16,7 @@ from gpudoctor.probes import journal
 from gpudoctor.probes.deadline import Deadline
 from gpudoctor.report import Finding, Report
 from gpudoctor.sources.recorded import Record, RecordedNode
+from gpudoctor.testing import node, run_node
 from gpudoctor.verdicts import Status, Unread, Why
 from tests.captures import Builder, diagnose
 from tests.containerd_node import HEALTHY, MAIN, RUNC, RUNTIME, SOCKET, ContainerdNode
@@ -696,3 +697,10 @@ def test_what_the_kubelet_says_of_its_engine_is_that_engines_fault() -> None:
     causes = [cause for cause in report.root_causes if cause.check.startswith(("toolkit.", "device-plugin."))]
     assert [cause.check for cause in causes] == ["toolkit.containerd-runtime"]
     assert any(finding.startswith(CHECK) for finding in causes[0].consequence_ids)
+
+
+def test_a_claim_whose_specification_is_gone_is_the_dra_drivers_affair() -> None:
+    """nvidia-ctk writes no specification for k8s.gpu.nvidia.com."""
+    (said,) = alarms(run_node(node("dra-claim-whose-cdi-spec-is-gone")), CHECK)
+    assert "delete pod DRA-DRIVER-POD" in steps(said)
+    assert "nvidia-ctk cdi generate" not in steps(said)

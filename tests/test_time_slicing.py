@@ -106,6 +106,14 @@ GOOD = "    resources:\n    - name: nvidia.com/gpu\n      replicas: 4\n"
         (sliced("    renameByDefault: true\n"), "names no resource"),
         (sliced(f"{GOOD}      rename: nvidia.com/slice\n"), "rename of nvidia.com/gpu is passed over"),
         (yaml(f"  timeSlicing:\n{GOOD}  mps:\n{GOOD}"), "takes mps and leaves timeSlicing out"),
+        (yaml(f"  1: {{}}\n  timeSlicing:\n{GOOD}"), "sharing has a key 1 that the device plugin does not know"),
+        (yaml(f"  {'x' * 900}: 1\n  timeSlicing:\n{GOOD}"), f"sharing has a key {'x' * 100} that"),
+        (
+            "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+            + "".join(f"{one}: &{one} [{', '.join([f'*{chr(ord(one) - 1)}'] * 9)}]\n" for one in "bcdefghij")
+            + sliced("    resources:\n    - name: nvidia.com/gpu\n      replicas: *j\n"),
+            "nvidia.com/gpu has replicas a list",
+        ),
     ],
 )
 def test_a_file_that_does_not_do_what_it_says(file: str, words: str) -> None:

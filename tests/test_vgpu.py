@@ -1,11 +1,13 @@
 """vGPU: the licence of a guest, the manager of a host, and which drivers of guests it takes."""
 
+import time
 from collections.abc import Callable
 
 import pytest
 
 from gpudoctor.knowledge.vgpu_remedies import takes
 from gpudoctor.report import Report
+from gpudoctor.sources.recorded import Record
 from gpudoctor.testing import node, run_check
 from gpudoctor.verdicts import Action, Status
 from tests.small_node import alarms, cited, steps
@@ -76,10 +78,55 @@ def test_why_a_guest_has_no_licence(made: Callable[[], AnswerNode], words: str, 
     assert "nvidia-gridd" in steps(found)
 
 
-def test_a_service_that_still_asks_is_a_warning() -> None:
-    found = guest(said=STARTED).only(LICENCE)
-    assert found.status is Status.WARN
-    assert "yet" in found.summary
+@pytest.mark.parametrize(("uptime", "ended"), [("600.00 1.00\n", Status.WARN), ("7200.00 1.00\n", Status.FAIL)])
+def test_a_service_that_still_asks_is_a_warning_until_the_guest_is_held_back(uptime: str, ended: Status) -> None:
+    one = guest(said=STARTED)
+    one.text("/proc/uptime", uptime)
+    found = one.only(LICENCE)
+    assert found.status is ended
+    assert ("no licence (NVIDIA Virtual Compute Server) yet" in found.summary) is (ended is Status.WARN)
+    assert "has said nothing" in found.summary
+
+
+def test_what_shows_why_stands_before_the_product() -> None:
+    shown = [one.shows for one in guest(said=STARTED + REFUSED).only(LICENCE).evidence[:3]]
+    assert shown[0] == "vgpu.licensed: False"
+    assert "7200.00 seconds" in shown[1]
+    assert "Failed to acquire license" in shown[2]
+
+
+def test_a_hidden_configuration_does_not_show_that_there_is_no_token() -> None:
+    one = guest(token=False, said=STARTED + REFUSED)
+    one.tree.put("/etc/nvidia/gridd.conf", Record(error="EACCES"))
+    found = one.only(LICENCE)
+    assert "no token" not in found.summary
+    assert "The specified token is invalid" in found.summary
+
+
+def test_a_folder_for_tokens_is_quoted_in_commands_and_a_relative_one_is_not_taken() -> None:
+    one = guest(said=STARTED + REFUSED)
+    one.text("/etc/nvidia/gridd.conf", 'ClientConfigTokenPath="/srv/my tokens; reboot"\n')
+    one.folder("/srv")
+    one.folder("/srv/my tokens; reboot")
+    assert "ls -l '/srv/my tokens; reboot'" in steps(one.only(LICENCE))
+    one.text("/etc/nvidia/gridd.conf", "ClientConfigTokenPath=../../tokens\n")
+    assert "ls -l /etc/nvidia/ClientConfigToken" in steps(one.only(LICENCE))
+
+
+@pytest.mark.parametrize("token", [True, False])
+def test_in_the_operators_driver_container_its_own_files_count(*, token: bool) -> None:
+    one = guest(runs=False, token=False)
+    one.process(812, f"/kubepods.slice/kubepods-pod1.slice/cri-containerd-{'a' * 64}.scope", comm="nvidia-gridd")
+    inside = "/proc/812/root/etc/nvidia"
+    one.text(f"{inside}/gridd.conf", "FeatureType=1\n")
+    one.folder(f"{inside}/ClientConfigToken")
+    if token:
+        one.text(f"{inside}/ClientConfigToken/a.tok", "secret")
+    one.complete.append(f"{inside}/ClientConfigToken")
+    found = one.only(LICENCE)
+    assert (f"no token in {inside}/ClientConfigToken" in found.summary) is not token
+    assert "licensingConfig" in steps(found)
+    assert "systemctl" not in steps(found)
 
 
 def test_a_server_in_the_configuration_needs_no_token() -> None:
@@ -116,7 +163,8 @@ def host(said: str = OWN + GUEST.format(guest="535.230.02"), *, runs: bool = Tru
     node = AnswerNode()
     node.both(virtualization__mode="host_vgpu", vgpu__active=2)
     if runs:
-        node.process(4000, "/system.slice/nvidia-vgpu-mgr.service", comm="nvidia-vgpu-mgr")
+        for pid in (4000, 4021):
+            node.process(pid, "/system.slice/nvidia-vgpu-mgr.service", comm="nvidia-vgpu-mgr")
     node.journal("nvidia-vgpu-mgr", said)
     return node
 
@@ -138,6 +186,7 @@ def test_a_host_with_fitting_guests_passes() -> None:
 def test_a_refused_guest_is_told_with_the_managers_words() -> None:
     found = host(OWN + GUEST.format(guest="580.95.05") + NEWER).only(VERSIONS)
     assert found.status is Status.FAIL
+    assert found.summary.startswith("a guest with driver 580.95.05 was refused its virtual GPU")
     assert "newer than the maximum version supported by the Host" in found.summary
     assert "580.95.05" in cited(found)
     assert found.remedies[0].action is Action.INSTALL_PACKAGE
@@ -146,15 +195,55 @@ def test_a_refused_guest_is_told_with_the_managers_words() -> None:
 def test_a_guest_too_far_from_the_manager_is_a_warning() -> None:
     found = host(OWN + GUEST.format(guest="470.256.02")).only(VERSIONS)
     assert found.status is Status.WARN
-    assert "470.256.02" in found.summary
+    assert found.summary.startswith("a guest has driver 470.256.02")
+    assert "guest: notice: vmiop_log: (0x0): Driver Version: 470.256.02" in cited(found)
     assert "550.144.02" in found.summary
+
+
+def test_a_guest_that_has_ended_is_no_fault_of_today() -> None:
+    gone = GUEST.format(guest="470.256.02") + NEWER
+    report = host(gone.replace("4021", "3999") + OWN + GUEST.format(guest="535.230.02")).report()
+    assert status(report, VERSIONS) is Status.PASS
+    assert status(host(gone.replace("4021", "3999")).report(), VERSIONS) is Status.SKIP
+
+
+def test_a_guest_that_got_another_driver_is_told_by_that() -> None:
+    said = OWN + GUEST.format(guest="580.95.05") + NEWER + GUEST.format(guest="550.144.02")
+    assert status(host(said).report(), VERSIONS) is Status.PASS
+
+
+@pytest.mark.parametrize("words", [NEWER, ""])
+def test_a_guest_that_may_have_ended_is_not_known(words: str) -> None:
+    one = host((OWN + GUEST.format(guest="470.256.02") + words).replace("4021", "3999"))
+    one.complete = [path for path in one.complete if path != "/proc"]
+    report = one.report()
+    assert not alarms(report, VERSIONS)
+    assert status(report, VERSIONS) is Status.UNKNOWN
+
+
+def test_guests_that_write_at_the_same_time_are_told_apart() -> None:
+    own, other = OWN.splitlines(keepends=True), GUEST.format(guest="535.230.02").replace("4021", "4000")
+    guests = other.splitlines(keepends=True)
+    report = host("".join((own[0], guests[0], guests[1], own[1]))).report()
+    (found,) = report.result(VERSIONS).findings
+    assert found.summary == "it refused no guest: its version is 550.144.02, that of its guests 535.230.02"
+
+
+def test_a_million_lines_of_guests_are_read_in_time() -> None:
+    many = [GUEST.format(guest="535.230.02").replace("4021", str(number)) for number in range(10_000, 110_000)]
+    one = host(OWN + "".join(many))
+    one.complete = [path for path in one.complete if path != "/proc"]
+    started = time.monotonic()
+    report = one.report()
+    assert time.monotonic() - started < 20
+    assert status(report, VERSIONS) is Status.PASS
 
 
 def test_a_manager_that_does_not_run() -> None:
     found = host(runs=False).only(MANAGER)
     assert found.status is Status.FAIL
     assert "no virtual machine can start" in found.summary
-    assert "systemctl restart nvidia-vgpud nvidia-vgpu-mgr" in steps(found)
+    assert "systemctl start nvidia-vgpud nvidia-vgpu-mgr" in steps(found)
 
 
 def test_the_module_alone_shows_a_host() -> None:

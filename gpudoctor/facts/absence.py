@@ -6,6 +6,7 @@ from gpudoctor.facts.desk import Desk
 from gpudoctor.verdicts import NODE, NotApplicable, Unread, Verdict
 
 NO_KUBELET = "no kubelet runs on this node"
+NO_MPS = "nothing of MPS runs or is set up here"
 
 
 def _kubelet(desk: Desk) -> Verdict | None:
@@ -35,6 +36,18 @@ def _api(desk: Desk) -> Verdict | None:
     return NotApplicable(NODE, NOT_ASKED) if not isinstance(api, Unread) and not api.asked else None
 
 
+def _mps(desk: Desk) -> Verdict | None:
+    """A device plugin may want MPS of which nothing runs."""
+    from gpudoctor.facts.mps import Mps
+
+    mps = desk.get(Mps)
+    if isinstance(mps, Unread):
+        return mps.about(NODE)
+    if mps.concerns or _kubelet(desk) is None:
+        return None
+    return NotApplicable(NODE, NO_MPS) if mps.unlisted is None else mps.unlisted.about(NODE)
+
+
 def _slurmd(desk: Desk) -> Verdict | None:
     from gpudoctor.facts.slurm import Slurm
 
@@ -53,6 +66,9 @@ ABSENT: dict[str, Callable[[Desk], Verdict | None]] = {
     "gpu_operator": _operator,
     "kubernetes_api": _api,
     "kubernetes_devices": _api,
+    "mps": _mps,
+    "mps_clients": _mps,
+    "time_slicing": _kubelet,
     "slurm": _slurmd,
     "slurm_jobs": _slurmd,
 }

@@ -5,7 +5,7 @@ CUDA_MPS_LOG_DIRECTORY, /var/log/nvidia-mps without one (docs.nvidia.com/deploy/
 Logging"). The daemon starts a server with its first client (nvidia-cuda-mps-control(1)). Read 2026-11-30.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpudoctor.facts.cgroup_paths import GroupKind
 from gpudoctor.facts.desk import Citable, Desk, Fact, Reading
@@ -71,10 +71,14 @@ class MpsDaemon(Citable, frozen=True):
         """That it runs, and where its pipes are, as far as that is known."""
         return tuple(self.read_from[name] for name in ("process", "pipes") if name in self.read_from)
 
+    @property
+    def contained(self) -> bool:
+        """Whether it lives in a container."""
+        return self.workload is not None and self.workload.kind is GroupKind.CONTAINER
+
     def inside(self, path: str) -> str:
         """A path of its own as the node sees it."""
-        contained = self.workload is not None and self.workload.kind is GroupKind.CONTAINER
-        return f"/proc/{self.pid}/root{path}" if contained else path
+        return f"/proc/{self.pid}/root{path}" if self.contained else path
 
 
 class MpsClient(Citable, frozen=True):
@@ -283,13 +287,21 @@ def _confined(desk: Desk, said: Mapping[str, str], workload: Workload | None) ->
             for address, gpu in known.items()
             if gpu.uuid and any(gpu.uuid.lower().startswith(word) for word in lower)
         ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys((*found, *_divided(desk, frozenset(words)))))
     if workload is None or workload.kind is not GroupKind.CONTAINER:
         return ()
     concerned = desk.get(GpuWorkloads)
     mine = () if isinstance(concerned, Unread) else [one for one in concerned if one.workload.key == workload.key]
     has = tuple(gpu.key for one in mine for gpu in one.gpus)
     return has if len(has) < len(known) else ()
+
+
+def _divided(desk: Desk, names: frozenset[str]) -> Iterator[str]:
+    """The GPUs of MIG devices: each has a daemon of its own (MIG User Guide, "CUDA Multi-Process Service")."""
+    nvml = desk.get(Nvml) if any(name.startswith("MIG-") for name in names) else None
+    for device in nvml.devices if isinstance(nvml, Nvml) else ():
+        if device.address and any(one.uuid in names for one in device.mig_devices):
+            yield device.address
 
 
 # Clients -------------------------------------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ _LINE = pattern(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) +[\w ]*?(\d+)\] (.*)")
 _ANEW = pattern(r"Starting control daemon using socket")
 _UP = pattern(r"NEW SERVER \d+: Ready|Server has started")
 _ENDED = pattern(r"Server \d+ exited with status (\d+)")
-_STARTS = pattern(r"Starting new server (\d+) for user (\d+)")
-_ASKED = pattern(r"NEW CLIENT (\d+) from user (\d+): Server (is not ready|already exists)")
+_STARTS = pattern(r"Starting new server (\d{1,10}) for user (\d{1,10})")
+_ASKED = pattern(r"NEW CLIENT (\d{1,10}) from user (\d{1,10}): Server (is not ready|already exists)")
 _OVER = pattern(r"Status of client .* is ACTIVE|active client contexts is 0\b")
 _DIES = pattern(r"Server encountered a fatal exception|[Ff]ailed to start|is only supported on")
 _FAULT = pattern(r"[Ff]atal|\bFAULT\b")
@@ -150,12 +150,12 @@ def _take(log: MpsLog, line: Evidence) -> None:
     """One line more: what a server that is ready, or a new daemon, has put behind it counts no longer."""
     said = line.shows
     log.last = line
-    if _ANEW.search(said) or _UP.search(said):
-        log.deaths = 0
-        log.died = log.reason = log.waiting = log.fault = log.full = None
-    elif (asked := _ASKED.search(said)) is not None:
+    if (asked := _ASKED.search(said)) is not None:
         log.asked = Asked(int(asked[1]), int(asked[2]), line)
         log.waiting = log.asked if asked[3] == "is not ready" else None
+    elif _ANEW.search(said) or _UP.search(said):
+        log.deaths = 0
+        log.died = log.reason = log.waiting = log.fault = log.full = None
     elif (starts := _STARTS.search(said)) is not None:
         log.user = int(starts[2])
     elif (ended := _ENDED.search(said)) is not None:

@@ -28,6 +28,8 @@ FOLDERS = (
 DEEPEST = 8
 """Includes within includes."""
 MOST_FILES = 64
+MOST_LINES = 50_000
+"""More than the largest clusters have; each is looked at several times."""
 
 _PAIR = pattern(r"\s*([\w.]+)\s*[-*+/]?=\s*(?:\"([^\"]*)\"|(\S*))(?=\s|$)")
 _INCLUDE = pattern(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
@@ -99,6 +101,7 @@ class _Reader:
         self._folder = folder
         self._cluster = cluster
         self._files = 0
+        self._lines = 0
         self.trouble: Absent | Unread | None = None
 
     def lines(self, path: str, depth: int) -> Iterator[Line]:
@@ -111,6 +114,10 @@ class _Reader:
         if file.truncated:
             self.trouble = Unread(Why.NOT_RECORDED, path, "only its beginning was kept")
         for number, text in _joined(file.text):
+            self._lines += 1
+            if self._lines > MOST_LINES:
+                self.trouble = Unread(Why.UNREADABLE, path, f"has more than {MOST_LINES} lines: no more are read here")
+                return
             if (include := _INCLUDE.fullmatch(text)) is not None:
                 yield from self._included(include[1], depth, path)
                 continue

@@ -20,6 +20,9 @@ DEFAULT = "default"
 DETECTORS = ("full", "nvml", "rsmi", "oneapi", "nrt", "nvidia")
 """In the order in which a value is looked through for them (_handle_autodetect_flags in gres.c)."""
 
+MOST_CORES = 8192
+"""The most that Linux is built for (CONFIG_NR_CPUS in arch/x86/Kconfig)."""
+
 _COUNT = pattern(r"(\d{1,18})([KMGTP]?)", re.IGNORECASE)
 _SUFFIX = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
@@ -269,12 +272,12 @@ def usable(records: Iterable[GresRecord], promised: Iterable[Promised]) -> int:
 
 
 def cores_in(text: str) -> tuple[int, ...]:
-    """The numbers of Cores=, `0,2-5`; nothing where one is none."""
+    """The numbers of Cores=, `0,2-5`; nothing where one is none, or where there are more than any machine has."""
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
         low, high = decimal(first.strip()), decimal((last or first).strip())
-        if low is None or high is None or high - low > 4096:
+        if low is None or high is None or len(found) + high - low > MOST_CORES:
             return ()
         found += range(low, high + 1)
     return tuple(found)

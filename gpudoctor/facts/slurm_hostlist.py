@@ -4,12 +4,15 @@ A range in brackets counts decimal numbers and keeps the width of its first one;
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 from gpudoctor.facts.raw import decimal
 from gpudoctor.patterns import pattern
 
 MOST = 1024
 """More files than Slurm counts by a gres (gres.conf(5), File) are not spelled out."""
+MOST_BRACKETS = 5
+"""A name with more stands for itself, as far as it is read here: Slurm takes no more (HIGHEST_DIMENSIONS in slurm.h)."""
 
 _RANGE = pattern(r"(\d{1,9})(?:-(\d{1,9}))?")
 
@@ -30,7 +33,7 @@ def spelled_out(text: str, most: int = MOST) -> tuple[str, ...]:
     """All names of a list in their order, up to so many."""
     names: list[str] = []
     for part in split_list(text):
-        for name in _expanded(part, most):
+        for name in _expanded(part, most) if part.count("[") <= MOST_BRACKETS else (part,):
             if len(names) >= most:
                 return tuple(names)
             names.append(name)
@@ -42,7 +45,7 @@ def _expanded(part: str, most: int) -> Iterator[str]:
     if opening < 0 or closing < opening:
         yield part
         return
-    rest = tuple(_expanded(part[closing + 1 :], most))
+    rest = tuple(islice(_expanded(part[closing + 1 :], most), most))
     for number in _numbers(part[opening + 1 : closing], most):
         for tail in rest:
             yield f"{part[:opening]}{number}{tail}"
@@ -61,7 +64,7 @@ def _numbers(text: str, most: int) -> Iterator[str]:
 
 def lists(text: str, name: str) -> bool:
     """Whether a list holds a name, without spelling it out: it may stand for a hundred thousand nodes."""
-    return any(_fits(part, name) for part in split_list(text))
+    return any(_fits(part, name) if part.count("[") <= MOST_BRACKETS else part == name for part in split_list(text))
 
 
 def _fits(part: str, name: str) -> bool:

@@ -13,6 +13,7 @@ from gpudoctor.facts.slurm_gres import GPU, GresConf, GresRecord, NodeConf, core
 from gpudoctor.facts.slurm_log import Said, Told
 from gpudoctor.facts.slurm_node import Machine, NodeState
 from gpudoctor.facts.slurm_setup import Setup
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited
 
 SHARED = ("mps", "shard")
@@ -21,6 +22,7 @@ SHARED = ("mps", "shard")
 _SOCKET = "the cores of a GPU are not those of whole sockets"
 _OF_CORES = ("doesn't match socket boundaries", "invalid GRES core specification")
 _BEYOND = "cores-beyond"
+_NODE = pattern(r" (?:for|on) node \S+")
 
 
 class Fault(Struct, frozen=True):
@@ -41,7 +43,7 @@ def faults_in(setup: Setup) -> Iterator[Fault]:
     yield from _said(setup.log.of(Said.CORES), f"{_SOCKET}, and Slurm takes the node out", fatal=True)
     if isinstance(setup.state, NodeState) and any(word in setup.state.reason for word in _OF_CORES):
         named = tuple(record.line.evidence for record in setup.gres.gpus if record.line.value("cores", "cpus"))
-        says = f"{_SOCKET}, and Slurm takes the node out: {setup.state.reason}"
+        says = f"{_SOCKET}, and Slurm takes the node out: {_nameless(setup.state.reason)}"
         yield Fault(says, (*setup.state.evidence, *named[:4]), Said.CORES.value)
     if not any(fault.cause == _BEYOND for fault in found):
         passed_over = "slurmd passes over the Cores= of a GPU"
@@ -52,8 +54,13 @@ def faults_in(setup: Setup) -> Iterator[Fault]:
 
 def _said(told: Sequence[Told], says: str, *, fatal: bool) -> Iterator[Fault]:
     if told:
-        words = told[-1].evidence.shows
+        words = _nameless(told[-1].evidence.shows)
         yield Fault(f"{says}: {words}", tuple(one.evidence for one in told[-2:]), told[-1].said.value, fatal)
+
+
+def _nameless(words: str) -> str:
+    """Slurm's words without the node's name, which summaries do not hold."""
+    return _NODE.sub("", words)
 
 
 def _lines(records: Sequence[GresRecord]) -> Cited:

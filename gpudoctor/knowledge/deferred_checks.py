@@ -125,6 +125,21 @@ ROWS: dict[str, tuple[tuple[str, str, str, str], ...]] = {
             "",
         ),
     ),
+    "mps": (
+        ("sharing.mps-mig", "The device plugin is not told to share by MPS what MIG has divided", "", ""),
+        ("sharing.mps-daemon", "The MPS daemon runs where it is wanted", "", "sharing.mps-mig"),
+        (
+            "sharing.mps-server",
+            "MPS servers live and take clients",
+            "device-nodes driver-cuda kernel-module pcie",
+            "sharing.mps-daemon sharing.mps-clients",
+        ),
+    ),
+    "mps_clients": (
+        ("sharing.mps-clients", "Every client of MPS reaches its daemon", "", "sharing.mps-daemon"),
+        ("sharing.mps-shm", "Clients of MPS share memory with their daemon", "", "sharing.mps-clients"),
+    ),
+    "time_slicing": (("sharing.time-slicing", "GPUs are shared between pods as the device plugin was told", "", ""),),
     "slurm": (
         ("sharing.slurm-gres-sound", "slurmd can read the GPUs out of its files", "", ""),
         ("sharing.slurm-autodetect", "slurmd has what AutoDetect takes", "", ""),

@@ -6,6 +6,8 @@ README.md ("Shared Access to GPUs") and deployments/helm/nvidia-device-plugin (d
 docs.nvidia.com/datacenter/tesla/mig-user-guide ("CUDA Multi-Process Service").
 """
 
+from msgspec import Struct
+
 from gpudoctor.knowledge.module_remedies import confirmed_by
 from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Action, Remedy
@@ -20,9 +22,27 @@ _PLAIN = pattern(r"[\w@%+=:,./-]+")
 _PLUGIN_PODS = "kubectl get pods -A -o wide --field-selector spec.nodeName=$(hostname) | grep -i device-plugin"
 
 
-def _told(pipes: str) -> str:
-    """What comes before a command that is meant for the daemon of a directory."""
-    return f"CUDA_MPS_PIPE_DIRECTORY={pipes} " if pipes and pipes != _DEFAULT and _PLAIN.fullmatch(pipes) else ""
+class Reached(Struct, frozen=True):
+    """A daemon as commands reach it: its pipes, its PID where it lives in a container, its servers."""
+
+    pipes: str = ""
+    container: int = 0
+    servers: tuple[int, ...] = ()
+
+    @property
+    def _control(self) -> str:
+        """The program with what tells it which daemon is meant."""
+        named = self.pipes and self.pipes != _DEFAULT and _PLAIN.fullmatch(self.pipes)
+        return f"{f'CUDA_MPS_PIPE_DIRECTORY={self.pipes} ' if named else ''}nvidia-cuda-mps-control"
+
+    def ask(self, words: str) -> str:
+        """A command that asks the daemon; of one in a container within its mounts (nsenter(1))."""
+        command = f"echo {words} | {self._control}"
+        return f"nsenter -m -p -t {self.container} sh -c '{command}'" if self.container else command
+
+    def start(self, *options: str) -> str:
+        """The command that starts one by hand."""
+        return " ".join((self._control, "-d", *options))
 
 
 def start_unit(check_id: str, unit: str) -> tuple[Remedy, ...]:
@@ -33,7 +53,7 @@ def start_unit(check_id: str, unit: str) -> tuple[Remedy, ...]:
             "Read why the unit ended, and start it again.",
             run=(f"journalctl -b --no-pager -n 30 -u {unit}", f"systemctl restart {unit}"),
             interrupts="nobody: no client has a daemon now; programs that run without MPS go on so",
-            confirm=f"echo get_server_list | nvidia-cuda-mps-control; {confirmed_by(check_id)}",
+            confirm=f"systemctl is-active {unit}; {confirmed_by(check_id)}",
         ),
         Remedy(
             Action.CHANGE_CONFIG,
@@ -103,28 +123,27 @@ def without_plugins_daemon(check_id: str) -> tuple[Remedy, ...]:
     )
 
 
-def end_clients(check_id: str, pipes: str) -> tuple[Remedy, ...]:
+def end_clients(check_id: str, daemon: Reached) -> tuple[Remedy, ...]:
     """For a server that takes no clients before those it has are gone."""
-    told = _told(pipes)
+    servers = daemon.servers or ("SERVER-PID",)
     return (
         Remedy(
             Action.CHANGE_WORKLOAD,
             "End the clients that the fault has reached, all of that GPU: the server makes its context anew when they have gone. Their "
             "CUDA calls fail already.",
             run=(
-                f"echo get_server_list | {told}nvidia-cuda-mps-control",
-                f"echo get_client_list SERVER-PID | {told}nvidia-cuda-mps-control    # PIDs of clients, to be ended by their own means",
+                daemon.ask("get_server_list"),
+                f"{daemon.ask(f'get_client_list {servers[0]}')}    # PIDs of clients, to be ended by their own means",
             ),
             interrupts="the clients that share the GPU; those on other GPUs of the server go on",
             confirm=confirmed_by(check_id),
         ),
-        _quit(check_id, told),
+        _quit(check_id, daemon),
     )
 
 
-def restart_servers(check_id: str, pipes: str) -> tuple[Remedy, ...]:
+def restart_servers(check_id: str, daemon: Reached) -> tuple[Remedy, ...]:
     """For servers that die as they start, or died."""
-    told = _told(pipes)
     return (
         Remedy(
             Action.CHANGE_WORKLOAD,
@@ -137,15 +156,16 @@ def restart_servers(check_id: str, pipes: str) -> tuple[Remedy, ...]:
             ),
             confirm=confirmed_by(check_id),
         ),
-        _quit(check_id, told),
+        _quit(check_id, daemon),
     )
 
 
-def _quit(check_id: str, told: str) -> Remedy:
+def _quit(check_id: str, daemon: Reached) -> Remedy:
+    again = ("kubectl -n NAMESPACE delete pod MPS-DAEMON-POD    # or start its container anew",)
     return Remedy(
         Action.RESTART_SERVICE,
         "Or start the daemon anew, by the unit or pod that started it, else by hand.",
-        run=(f"echo quit -t 10 | {told}nvidia-cuda-mps-control", f"{told}nvidia-cuda-mps-control -d"),
+        run=again if daemon.container else (daemon.ask("quit -t 10"), daemon.start()),
         interrupts="every client of this daemon",
         confirm=confirmed_by(check_id),
     )
@@ -188,7 +208,7 @@ def join_pipes(check_id: str, pipes: str, *, contained: bool) -> tuple[Remedy, .
     )
 
 
-def one_user(check_id: str) -> tuple[Remedy, ...]:
+def one_user(check_id: str, daemon: Reached) -> tuple[Remedy, ...]:
     """For clients of several users."""
     return (
         Remedy(
@@ -200,7 +220,7 @@ def one_user(check_id: str) -> tuple[Remedy, ...]:
         Remedy(
             Action.RESTART_SERVICE,
             "Or start the daemon as root for several users at once: then a fault of one user's program ends those of others, too.",
-            run=("echo quit -t 10 | nvidia-cuda-mps-control", "nvidia-cuda-mps-control -d -multiuser-server"),
+            run=(daemon.ask("quit -t 10"), daemon.start("-multiuser-server")),
             interrupts="every client of this daemon",
             confirm=confirmed_by(check_id),
         ),
@@ -211,16 +231,17 @@ def free_exclusive(check_id: str, address: str, pid: int) -> tuple[Remedy, ...]:
     """For a process that has a GPU to itself which clients of MPS are to share."""
     return (
         Remedy(
-            Action.CHANGE_WORKLOAD,
-            "End the process and start it again as a client of MPS: in this mode the server must be the only process on the GPU.",
-            run=(f"ps -o pid,user,args -p {pid}",),
-            interrupts=f"PID {pid}",
+            Action.CHANGE_CONFIG,
+            "Let the server in beside the process: the default mode works with MPS, too.",
+            run=(f"nvidia-smi -i {address} -c DEFAULT",),
+            interrupts="nobody",
             confirm=confirmed_by(check_id),
         ),
         Remedy(
-            Action.CHANGE_CONFIG,
-            "Or let others in beside the server: the default mode works with MPS, too.",
-            run=(f"nvidia-smi -i {address} -c DEFAULT",),
+            Action.CHANGE_WORKLOAD,
+            "Or end the process and start it again as a client of MPS: in exclusive mode the server must be the only process on the GPU.",
+            run=(f"ps -o pid,user,args -p {pid}",),
+            interrupts=f"PID {pid}",
             confirm=confirmed_by(check_id),
         ),
     )

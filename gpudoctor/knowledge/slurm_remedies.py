@@ -112,6 +112,7 @@ def order_units(check_id: str) -> Remedy:
         ),
         interrupts="containers that do not survive a daemon-reload",
         confirm=confirmed(check_id),
+        then=True,
     )
 
 
@@ -221,9 +222,12 @@ def inside_job(check_id: str) -> Remedy:
     return Remedy(
         Action.CHANGE_WORKLOAD,
         "Start containers so that they stay in the job's control group: srun --container-image (pyxis and enroot), apptainer, or rootless "
-        "podman with --cgroups=disabled. Where it must be docker, give it the job's GPUs only: docker run --gpus "
-        "device=$SLURM_JOB_GPUS, whose numbers count as the node does.",
-        run=("squeue -w $(hostname -s)    # whose job is it",),
+        "podman with --cgroups=disabled. Where it must be docker, give it the job's GPUs by their UUIDs: docker run --gpus "
+        "'\"device=GPU-…,GPU-…\"'. SLURM_JOB_GPUS counts in the order of gres.conf, docker in that of nvidia-smi.",
+        run=(
+            "squeue -w $(hostname -s)    # whose job is it",
+            "nvidia-smi -L    # within a job that ConstrainDevices=yes keeps to its GPUs: theirs and no others",
+        ),
         interrupts="the container: it must be created anew",
         confirm=confirmed(check_id),
     )
@@ -249,6 +253,7 @@ def resume(node: str, check_id: str, say: str) -> Remedy:
         run=(f"scontrol show node {_name(node)}", f"scontrol update nodename={_name(node)} state=resume"),
         interrupts="nothing: jobs may start on it again",
         confirm=confirmed(check_id),
+        then=True,
     )
 
 

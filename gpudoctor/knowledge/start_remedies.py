@@ -251,6 +251,24 @@ RUNTIME = (
         interrupts="every running container, unless live-restore is on",
     ),
 )
+DRA_AGAIN = (
+    do(
+        Action.RESTART_SERVICE,
+        "Restart the DRA driver's pod on this node: it writes its CDI specification (/var/run/cdi/k8s.gpu.nvidia.com-*) when it starts.",
+        "kubectl get pods -A -o wide --field-selector spec.nodeName=$(hostname) | grep dra-driver",
+        "kubectl -n NAMESPACE delete pod DRA-DRIVER-POD",
+        interrupts="no running pod; claims are not prepared for a moment",
+        confirm="ls /var/run/cdi",
+    ),
+    do(
+        Action.CHANGE_WORKLOAD,
+        "Then create the pod anew: its claim is prepared again with it.",
+        "kubectl -n NAMESPACE delete pod POD",
+        interrupts="this pod",
+        then=True,
+    ),
+)
+"""For devices of kubernetes-sigs/dra-driver-nvidia-gpu, whose names nvidia-ctk does not write (#736)."""
 DOCKER_AGAIN = (
     do(
         Action.RESTART_SERVICE,

@@ -34,33 +34,56 @@ def takes(manager: int, guest: int) -> bool | None:
     return both and guest < manager and LONG_TERM.index(manager) - LONG_TERM.index(guest) == 1
 
 
-def get_licence(check_id: str, folder: str, *, runs: bool) -> tuple[Remedy, ...]:
-    """For a guest without a licence."""
+def get_licence(check_id: str, folder: str, conf: str, *, runs: bool, contained: bool = False) -> tuple[Remedy, ...]:
+    """For a guest without a licence; `runs` is whether the licence service may run, and `contained` whether it does so in a container."""
+    from shlex import quote
+
     look = (
-        f"ls -l {folder}",
-        "grep -vE '^ *(#|$)' /etc/nvidia/gridd.conf",
-        "journalctl -b --no-pager -n 20 -u nvidia-gridd",
+        f"ls -l {quote(folder)}",
+        f"grep -vE '^ *(#|$)' {conf}",
+        "journalctl -b --no-pager -n 20 -u nvidia-gridd"
+        if not contained
+        else "kubectl -n gpu-operator logs -l app=nvidia-driver-daemonset --tail=40",
         "timedatectl",
     )
     confirm = f"nvidia-smi -q | grep -A2 -i 'Licensed Product'; {confirmed_by(check_id)}"
     return (
         Remedy(
             Action.CHANGE_CONFIG,
-            "See what is lacking: a client configuration token (a file *.tok with mode 0644), the right FeatureType (for computing 1 or 4, "
-            "as the guide of the release has it), the right time, and a way to the licence server on port 443.",
+            "See what is lacking: a client configuration token (a file *.tok that all may read; the guide sets mode 0744), the right "
+            "FeatureType (for computing 1 or 4, as the guide of the release has it), the right time, and a way to the licence server on "
+            "port 443.",
             run=look,
             confirm=confirm,
         ),
-        Remedy(
-            Action.RESTART_SERVICE,
-            "Then have the licence service ask again."
-            if runs
-            else "Then start the licence service, now and at each boot.",
-            run=("systemctl restart nvidia-gridd" if runs else "systemctl enable --now nvidia-gridd",),
-            interrupts="nothing: workloads go on and are no longer held back",
-            confirm=confirm,
-            then=True,
+        _new_pod(confirm) if contained else _ask_again(confirm, runs=runs),
+    )
+
+
+def _ask_again(confirm: str, *, runs: bool) -> Remedy:
+    return Remedy(
+        Action.RESTART_SERVICE,
+        "Then have the licence service ask again." if runs else "Then start the licence service, now and at each boot.",
+        run=("systemctl restart nvidia-gridd" if runs else "systemctl enable --now nvidia-gridd",),
+        interrupts="nothing: workloads go on and are no longer held back",
+        confirm=confirm,
+        then=True,
+    )
+
+
+def _new_pod(confirm: str) -> Remedy:
+    """The driver container takes the token and gridd.conf from what the ClusterPolicy names (GPU Operator, "Using NVIDIA vGPU")."""
+    return Remedy(
+        Action.RESTART_SERVICE,
+        "Then put it into the Secret or ConfigMap that the GPU Operator's ClusterPolicy names, and delete the driver pod of this node: it "
+        "comes back with it.",
+        run=(
+            "kubectl get clusterpolicy -o jsonpath='{.items[*].spec.driver.licensingConfig}'",
+            "kubectl -n gpu-operator delete pod -l app=nvidia-driver-daemonset --field-selector spec.nodeName=$(hostname)",
         ),
+        interrupts="every workload with a GPU on this node: the driver is loaded anew",
+        confirm=confirm,
+        then=True,
     )
 
 
@@ -88,12 +111,13 @@ def start_manager(check_id: str) -> tuple[Remedy, ...]:
     return (
         Remedy(
             Action.RESTART_SERVICE,
-            "Read why it ended, and start it again.",
+            "Read why it ended, and start it again; where the GPU Operator installed it, in its pod.",
             run=(
                 "journalctl -b --no-pager -n 30 -u nvidia-vgpu-mgr -u nvidia-vgpud",
-                "systemctl restart nvidia-vgpud nvidia-vgpu-mgr",
+                "systemctl start nvidia-vgpud nvidia-vgpu-mgr",
+                "kubectl -n gpu-operator logs -l app=nvidia-vgpu-manager-daemonset --tail=40    # where the GPU Operator runs it",
             ),
-            interrupts="nobody: no virtual machine can start a vGPU now",
+            interrupts="nobody: virtual machines that run keep their virtual GPUs",
             confirm=f"systemctl status nvidia-vgpu-mgr; {confirmed_by(check_id)}",
         ),
         reboot(check_id),
@@ -101,7 +125,7 @@ def start_manager(check_id: str) -> tuple[Remedy, ...]:
 
 
 def make_ready(check_id: str) -> tuple[Remedy, ...]:
-    """For GPUs of confidential computing that nobody has declared ready."""
+    """For GPUs of confidential computing that nobody has declared ready; a reboot mends nothing, for it takes the ready state away."""
     return (
         Remedy(
             Action.CHANGE_CONFIG,
@@ -115,7 +139,6 @@ def make_ready(check_id: str) -> tuple[Remedy, ...]:
             interrupts="nobody: nothing can use the GPUs now",
             confirm=f"nvidia-smi conf-compute -grs; {confirmed_by(check_id)}",
         ),
-        reboot(check_id),
     )
 
 
@@ -124,13 +147,16 @@ def keep_session(check_id: str) -> tuple[Remedy, ...]:
     return (
         Remedy(
             Action.RESTART_SERVICE,
-            "Have nvidia-persistenced keep the GPUs initialised, with --uvm-persistence-mode in its ExecStart, now and after the next "
-            "boot; then set the ready state once more if it was lost.",
+            "Have nvidia-persistenced keep the GPUs initialised, with --uvm-persistence-mode and without --no-persistence-mode, now and "
+            "after the next boot: in the drop-in an empty ExecStart= stands first, which takes the old one away. Attest and set the ready "
+            "state once more if it was lost.",
             run=(
                 "systemctl edit nvidia-persistenced    # ExecStart=/usr/bin/nvidia-persistenced --uvm-persistence-mode --verbose",
-                "systemctl enable --now nvidia-persistenced",
+                "systemctl enable nvidia-persistenced",
+                "systemctl restart nvidia-persistenced",
                 "nvidia-smi conf-compute -grs",
             ),
+            interrupts="nothing that runs; programs that start meanwhile may have to wait",
             confirm=confirmed_by(check_id),
         ),
     )
@@ -144,6 +170,7 @@ def real_mode(check_id: str) -> tuple[Remedy, ...]:
             "Keep nothing secret on this node until its GPUs are in the mode for production; the mode is set from the host, by the GPU "
             "Operator's confidential-computing manager or nvtrust's host tools.",
             run=("nvidia-smi conf-compute -q",),
+            interrupts="the virtual machine: to set the mode, the host resets its GPUs",
             confirm=confirmed_by(check_id),
         ),
     )

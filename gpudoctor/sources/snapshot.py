@@ -45,8 +45,8 @@ class Snapshot(RecordedNode):
         self.members = members
         if manifest is None:
             return
-        for line in _entry_lines(members):
-            path, record = _entry_record(line)
+        for entry in _entry_lines(members):
+            path, record = _entry_record(entry)
             tree.put(path, record)
         for number, line in _json_lines(members, "commands.jsonl"):
             argv, output = _command(line, number)
