@@ -45,13 +45,21 @@ def _without_script(page: Path) -> Path:
 
 
 def _shown(document: str) -> list[str]:
-    """The ids of the findings that a filter left standing."""
-    page = tree(document)
-    return [one.attributes["id"] for one in page.all("li", "finding") if not one.hidden]
+    """The ids of the findings in rows that a filter left standing."""
+    return [one.attributes["id"] for one in _all(document) if not one.hidden]
 
 
 def _all(document: str) -> list[Element]:
-    return tree(document).all("li", "finding")
+    """The anchors of the findings."""
+    return [one for one in tree(document).by_id("checks").all("a") if "id" in one.attributes]
+
+
+def _row(anchor: Element) -> Element:
+    place: Element | None = anchor
+    while place is not None and place.tag != "li":
+        place = place.above
+    assert place is not None
+    return place
 
 
 @pytest.mark.parametrize("name", ["h100x8", SICK, "nvml-hung-at-gpu4", "nothing-recorded", "acs-redirect-on-switch"])
@@ -112,17 +120,44 @@ def test_hostile_words_stay_words(tmp_path: Path, profile: Path) -> None:
 def test_the_address_filters_by_words_and_by_status(page: Path, profile: Path) -> None:
     everything = _all(page.read_text())
     document, console = open_page(page, profile, fragment="#?text=0000:2A%20link_width")
-    held = [one.attributes["id"] for one in everything if "0000:2a" in one.text and "link_width" in one.text]
+    rows = {one.attributes["id"]: _row(one).text.lower() for one in everything}
+    held = [one for one, words in rows.items() if "0000:2a" in words and "link_width" in words]
     assert (_shown(document), console) == (held, []) and held
     assert all(one.attributes["id"] in held or one.hidden for one in _all(document))
     assert tree(document).by_id("shown").words.startswith(f"{len(held)} of ")
     document, _ = open_page(page, profile, fragment="#?status=fail")
-    failed = [one.attributes["id"] for one in everything if one.attributes["data-s"] == "fail"]
+    failed = [one.attributes["id"] for one in everything if _row(one).attributes["data-s"] == "fail"]
     assert _shown(document) == failed and len(failed) >= 9
     opened = [one.attributes["id"] for one in tree(document).all("details", "check") if "open" in one.attributes]
     assert sorted(opened) == sorted({finding.partition("@")[0] for finding in failed})
     document, _ = open_page(page, profile, fragment="#?text=nouveau&status=unknown")
     assert _shown(document) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "check"),
+    [
+        ("/sys/bus/pci/devices/0000:2a:00.0/power/runtime_status", "pcie.power-state"),
+        ("/sys/bus/pci/devices/0000:39:01.0/max_link_speed", "pcie.link-speed"),  # of the port above the GPU
+    ],
+)
+def test_a_path_of_one_of_several_subjects_is_found(path: str, check: str, tmp_path: Path, profile: Path) -> None:
+    page = _written("h100x8", tmp_path)
+    assert path not in page.read_text()
+    shown = _shown(open_page(page, profile, fragment=f"#?text={path}")[0])
+    assert len([one for one in shown if one.startswith(f"{check}@")]) == 8
+    assert not [one for one in shown if one.startswith("pcie.aer-errors@")]
+
+
+def test_the_address_of_a_skipped_check_unfolds_the_list_it_is_in(tmp_path: Path, profile: Path) -> None:
+    document, _ = open_page(_written("h100x8", tmp_path), profile, fragment="#toolkit.enroot-hook")
+    (opened,) = (one for one in tree(document).by_id("checks").all("details") if "open" in one.attributes)
+    assert "toolkit.enroot-hook" in {one.attributes.get("id") for one in opened.all("li")}
+
+
+def test_a_finding_is_a_link_to_itself(page: Path, profile: Path) -> None:
+    findings = _all(open_page(page, profile)[0])
+    assert findings and all(one.attributes["href"] == f"#{one.attributes['id']}" for one in findings)
 
 
 def test_the_address_of_a_finding_unfolds_it(page: Path, profile: Path) -> None:

@@ -36,6 +36,14 @@ class CauseView(Struct, frozen=True):
     consequences: tuple[Finding, ...]
     blocks: tuple[Result, ...]
 
+    @property
+    def follows(self) -> tuple[tuple[Finding, ...], ...]:
+        """The consequences, those of one check that say the same put together."""
+        groups: dict[tuple[str, Status, str], list[Finding]] = {}
+        for one in self.consequences:
+            groups.setdefault((one.id.partition("@")[0], one.status, one.summary), []).append(one)
+        return tuple(tuple(group) for group in groups.values())
+
 
 def causes_of(report: Report) -> tuple[CauseView, ...]:
     """The root causes in the report's order."""

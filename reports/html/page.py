@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
 from urllib.parse import quote
 
@@ -89,11 +89,29 @@ def who(subject: Subject) -> str:
     return f"{label([subject])}{name}"
 
 
-_FILTERS: dict[str, Callable[..., str]] = {
+def named(subject: Subject) -> str:
+    """A subject among others of its kind."""
+    return f"{subject.key} ({subject.name})" if subject.name else subject.key
+
+
+def by_check(ids: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Ids of findings to be named; where several are of one check, its id with the keys of their subjects."""
+    checks: dict[str, list[str]] = {}
+    for one in ids:
+        checks.setdefault(one.partition("@")[0], []).append(one)
+    return [
+        (group[0], ()) if len(group) == 1 else (check, tuple(one.partition(":")[2] for one in group))
+        for check, group in checks.items()
+    ]
+
+
+_FILTERS: dict[str, Callable[..., object]] = {
     "anchor": anchor,
+    "by_check": by_check,
     "counted": counted,
     "icon": icon,
     "moment": moment,
+    "named": named,
     "web_address": web_address,
     "who": who,
 }

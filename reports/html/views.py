@@ -1,13 +1,13 @@
 """What the page shows beside the root causes, in its order and groups: records for the templates, made from a report."""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from gpudoctor.chain import Link
 from gpudoctor.report import Finding, NodeGpu, NotSeen, Report, Result
-from gpudoctor.reports.html.causes import CauseView, Step, causes_of, steps
+from gpudoctor.reports.html.causes import CauseView, causes_of
+from gpudoctor.reports.html.rows import ADDRESS, Row, rows
 from gpudoctor.reports.shares import Share, folded
 from gpudoctor.reports.words import OVERALL_STATUS, STATUS_ORDER, STATUS_WORDS, headline
 from gpudoctor.verdicts import Status, SubjectKind, Why
@@ -24,19 +24,29 @@ WHY = {
 }
 """The reasons for not knowing, in words."""
 
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-"""A PCI address: what differs between paths of like devices."""
-
 _ALARMS = (Status.FAIL, Status.WARN, Status.UNKNOWN)
 
 
+class CheckView(Struct, frozen=True):
+    """A check and its findings in rows."""
+
+    result: Result
+    rows: tuple[Row, ...]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the rows' statuses must be told, the check's own not being that of all."""
+        return any(row.says.status is not self.result.status for row in self.rows)
+
+
 class LinkView(Struct, frozen=True):
-    """A link of the chain: its worst status, how many checks have each, the checks."""
+    """A link of the chain: its worst status, how many checks have each, the checks, and those that were skipped."""
 
     link: Link
     status: Status
     counts: tuple[tuple[int, Status], ...]
-    results: tuple[Result, ...]
+    checks: tuple[CheckView, ...]
+    skipped: tuple[CheckView, ...]
 
 
 class GpuView(Struct, frozen=True):
@@ -73,12 +83,12 @@ class View(Struct, frozen=True):
     waived: tuple[Finding, ...]
     statuses: tuple[tuple[Status, int], ...]
     reproduce: tuple[tuple[str, str], ...]
-    cause_of: dict[str, CauseView]
 
     @classmethod
     def of(cls, report: Report) -> "View":
         """The page's content."""
         causes = causes_of(report)
+        cause_of = {finding.id: cause for cause in causes for finding in cause.findings}
         status, name = OVERALL_STATUS[report.verdict], report.node.hostname or "unnamed node"
         return cls(
             status=status,
@@ -87,23 +97,18 @@ class View(Struct, frozen=True):
             headline=headline(report),
             facts=tuple(_facts(report)),
             causes=causes,
-            links=tuple(_links(report)),
+            links=tuple(_links(report, cause_of)),
             gpus=tuple(_gpus(report)),
             shares=folded(report.sharing),
             unseen=tuple(_unseen(report)),
             waived=tuple(one for one in _findings(report) if one.waived is not None and one.status in _ALARMS),
             statuses=_counted(_entries(report)),
             reproduce=tuple(_reproduce(report)),
-            cause_of={finding.id: cause for cause in causes for finding in cause.findings},
         )
 
     def why(self, reason: Why) -> str:
         """A reason for not knowing, in words."""
         return WHY[reason]
-
-    def own_steps(self, finding: Finding) -> tuple[Step, ...]:
-        """The remedies of a finding that no root cause shows."""
-        return () if finding.id in self.cause_of else steps([finding])
 
 
 def _findings(report: Report) -> Iterator[Finding]:
@@ -141,12 +146,19 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "Seen as", "" if node.uid is None else "root" if node.uid == 0 else f"user {node.uid}"
 
 
-def _links(report: Report) -> Iterator[LinkView]:
+def _links(report: Report, cause_of: Mapping[str, CauseView]) -> Iterator[LinkView]:
     for link in Link:
-        results = tuple(result for result in report.results if result.link is link)
+        results = [result for result in report.results if result.link is link]
         if results:
             counts = _counted([result.status for result in results])
-            yield LinkView(link, counts[0][0], tuple((number, status) for status, number in counts), results)
+            checks = [CheckView(result, rows(result.findings, cause_of)) for result in results]
+            yield LinkView(
+                link,
+                counts[0][0],
+                tuple((number, status) for status, number in counts),
+                tuple(check for check in checks if check.result.status is not Status.SKIP),
+                tuple(check for check in checks if check.result.status is Status.SKIP),
+            )
 
 
 def _gpus(report: Report) -> Iterator[GpuView]:
@@ -170,7 +182,7 @@ def _unseen(report: Report) -> Iterator[UnseenView]:
                 blinded.setdefault(finding.summary, {})[result.check] = None
     alike: dict[tuple[Why, str, str], list[NotSeen]] = {}
     for unseen in report.not_seen:
-        alike.setdefault((unseen.why, unseen.would_need, _ADDRESS.sub("*", unseen.what)), []).append(unseen)
+        alike.setdefault((unseen.why, unseen.would_need, ADDRESS.sub("*", unseen.what)), []).append(unseen)
     for (why, would_need, _), group in alike.items():
         checks = dict.fromkeys(check for unseen in group for check in blinded.get(unseen.what, ()))
         yield UnseenView(why, would_need, tuple(unseen.what for unseen in group), tuple(checks))

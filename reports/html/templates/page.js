@@ -33,6 +33,9 @@
     button.addEventListener("click", () => copy(button.previousElementSibling, button));
   }
 
+  // Findings are links to themselves, to be copied.
+  for (const finding of all("a[id]")) finding.href = "#" + finding.id;
+
   // Times: the reader's own below UTC.
   for (const time of all("time[datetime]:only-child")) {
     const moment = new Date(time.dateTime);
@@ -49,10 +52,25 @@
   const boxes = all("input[name=status]", form);
   const shown = document.getElementById("shown");
   const unfold = document.getElementById("unfold");
-  const checks = all("details.check").map((check) => ({
+  // Rows that name several subjects are found by what each of them says too: by its own path, say.
+  const spelled = (place) => {
+    const names = all("a[id]", place).map((one) => one.id.replace(/^[^@]*@[^:]*:/, ""));
+    const more = all("dt, dd", place).flatMap((line) => {
+      const texts = line.querySelector("var")
+        ? names.map((name) => [...line.childNodes].map((node) => node.nodeName === "VAR" ? name : node.textContent).join(""))
+        : [line.textContent];
+      return texts.map((words) => words.replace(/(\S*)\{([\da-f:., ]+)\}(\S*)/g, (_, before, listed, after) =>
+        listed.split(", ").map((one) => before + one + after).join(" ")));
+    });
+    return [place.textContent, ...more].join(" ").toLowerCase();
+  };
+  const counted = (place) => all("a[id]", place).length || 1;
+  const checks = all(".check").map((check) => ({
     check,
-    words: check.querySelector("summary").textContent.toLowerCase(),
-    entries: all(".finding", check).map((entry) => ({ entry, words: entry.textContent.toLowerCase() })),
+    fold: check.closest("details"),
+    number: counted(check),
+    words: check.matches("li") ? spelled(check) : check.querySelector("summary").textContent.toLowerCase(),
+    entries: all(".finding", check).map((entry) => ({ entry, number: counted(entry), words: spelled(entry) })),
   }));
   const unfolded = new Set();
   const matches = (words, state, wanted, states) => states.has(state) && wanted.every((word) => words.includes(word));
@@ -62,25 +80,25 @@
     const narrowed = wanted.length > 0 || states.size < boxes.length;
     // A search unfolds what it finds, leaving out a status such as skipped does not.
     const unfolding = wanted.length > 0 || !states.has("pass");
-    if (!unfolding) for (const check of unfolded) check.open = false;
+    if (!unfolding) for (const fold of unfolded) fold.open = false;
     if (!unfolding) unfolded.clear();
     let count = 0, total = 0;
-    for (const { check, words, entries } of checks) {
+    for (const { check, fold, number, words, entries } of checks) {
       let here = 0;
       for (const one of entries) {
         one.entry.hidden = !matches(words + " " + one.words, one.entry.dataset.s, wanted, states);
-        here += one.entry.hidden ? 0 : 1;
+        here += one.entry.hidden ? 0 : one.number;
       }
-      if (!entries.length) here = matches(words, check.dataset.s, wanted, states) ? 1 : 0;
+      if (!entries.length) here = matches(words, check.dataset.s, wanted, states) ? number : 0;
       check.hidden = here === 0;
-      if (unfolding && here > 0 && entries.length && !check.open) {
-        check.open = true;
-        unfolded.add(check);
+      if (unfolding && here > 0 && (entries.length || fold !== check) && !fold.open) {
+        fold.open = true;
+        unfolded.add(fold);
       }
       count += here;
-      total += entries.length || 1;
+      total += number;
     }
-    for (const link of all("section.link")) link.hidden = !link.querySelector("details.check:not([hidden])");
+    for (const part of all(".skipped, section.link")) part.hidden = !part.querySelector(".check:not([hidden])");
     shown.textContent = narrowed ? count + " of " + total + " shown" : "";
     return { wanted, states, narrowed };
   };
@@ -103,7 +121,7 @@
   form.addEventListener("input", keep);
   unfold.addEventListener("click", () => {
     const open = unfold.textContent === "Unfold all";
-    for (const { check } of checks) check.open = open;
+    for (const { fold } of checks) fold.open = open;
     unfold.textContent = open ? "Fold all" : "Unfold all";
   });
 
