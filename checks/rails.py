@@ -7,7 +7,7 @@ from gpudoctor.chain import Link
 from gpudoctor.checks.topology import no_layout, nothing_to_judge
 from gpudoctor.facts.adapter_slots import BELOW_ONE_SWITCH
 from gpudoctor.facts.cgroup_paths import GroupKind
-from gpudoctor.facts.nics import RDMA
+from gpudoctor.facts.nics import RDMA, RdmaDevices
 from gpudoctor.facts.numa import cpu_set
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.placement import BoundProcess, Placement
@@ -18,6 +18,7 @@ from gpudoctor.verdicts import (
     NODE,
     AboutSubject,
     Cited,
+    Evidence,
     NotApplicable,
     Pass,
     Subject,
@@ -31,6 +32,7 @@ from gpudoctor.verdicts import (
 RAILS, USE, PLACEMENT = "topology.rails", "topology.use", "topology.placement"
 FEWEST_PEERS = 3
 MOST_SHOWN = 4
+GIVEN_AWAY = "vfio-pci"
 MINORITY = 4
 """Of so many GPUs one at most may be without an adapter beside it, for that to be a fault: else the machine was bought so."""
 
@@ -56,17 +58,18 @@ def _nearest(topology: Topology, gpu: Device, nics: Iterable[Device]) -> tuple[s
     advisory=True,
     title="Every GPU has an RDMA adapter as near as its peers have",
 )
-def rails(gpus: PciGpus, topology: Topology) -> Verdicts:
+def rails(gpus: PciGpus, topology: Topology, rdma: RdmaDevices) -> Verdicts:
     """On nodes built in rails each GPU sends through an adapter below its own PCIe switch; one without it crosses the CPU, and all wait.
 
-    Judged against the peers: nearly all GPUs have an adapter below their own switch (PIX or PXB), and this one has not, because it failed,
-    is not on the bus, or was put into another slot. Their number is no measure: fewer adapters than GPUs are a purchase, as is a machine
-    on which half of the GPUs have none beside them. Adapters that are far from all GPUs are for storage or management. A port that is
-    down is topology.nic-ports'.
+    Judged against the peers: nearly all GPUs have an adapter below their own switch (PIX or PXB), and this one has not, because it
+    failed, is not on the bus, or was put into another slot. Their number is no measure: fewer adapters than GPUs are a purchase, as is a
+    machine on which half of the GPUs have none beside them. Peers are GPUs of the same model that no virtual machine was given. Adapters
+    that are far from all GPUs are for storage or management, and where the kernel gives each network namespace devices of its own, a pod
+    may have the one that seems to be gone. A port that is down is topology.nic-ports'.
     """
     nics = _adapters(topology)
     devices = topology.by_address
-    nearest = {gpu.address: _nearest(topology, gpu, nics) for gpu in topology.gpus}
+    every = {gpu.address: _nearest(topology, gpu, nics) for gpu in topology.gpus}
     hidden = next((one for one in topology.unread if one.where.startswith(RDMA)), None)
     for gpu in gpus:
         device = devices.get(gpu.address)
@@ -76,25 +79,29 @@ def rails(gpus: PciGpus, topology: Topology) -> Verdicts:
             yield hidden.about(gpu) if hidden is not None else NotApplicable(gpu, "no RDMA adapter")
         elif len(topology.gpus) == 1 or device is None:
             yield NotApplicable(gpu, "one GPU")
+        elif device.driver == GIVEN_AWAY:
+            yield NotApplicable(gpu, f"{GIVEN_AWAY} has it, for a virtual machine", device.cite("driver"))
         else:
-            yield _rail(device, topology, nearest, hidden)
+            peers = [one for one in topology.gpus if one.device_id == device.device_id and one.driver != GIVEN_AWAY]
+            nearest = {one.address: every[one.address] for one in peers}
+            yield _rail(device, rdma, nearest, hidden)
 
 
 def _rail(
-    gpu: Device, topology: Topology, nearest: dict[str, tuple[str, list[Device]]], hidden: Unread | None
+    gpu: Device, rdma: RdmaDevices, nearest: dict[str, tuple[str, list[Device]]], hidden: Unread | None
 ) -> Verdict:
     best, nics = nearest[gpu.address]
     beside = [address for address, (way, _) in nearest.items() if way in BELOW_ONE_SWITCH]
     lacking = len(nearest) - len(beside)
-    evidence = gpu.cite("path") + tuple(seen for nic in nics[:MOST_SHOWN] for seen in nic.cite("path"))
+    evidence = gpu.cite("path") + tuple(_link(nic) for nic in nics[:MOST_SHOWN])
     if best in BELOW_ONE_SWITCH:
         return Pass(gpu, f"{_names(nics)} ({best})", evidence)
     if len(beside) < FEWEST_PEERS or lacking * MINORITY > len(nearest):
         if not best:
             return NotApplicable(gpu, "how far the adapters are is not told", gpu.cite("path"))
         return Pass(gpu, f"{_names(nics)} ({best}), and no nearer to most of its peers", evidence)
-    if hidden is not None:
-        return hidden.about(gpu)
+    if (unseen := hidden or rdma.moved_away) is not None:
+        return unseen.about(gpu)
     if not gpu.path:
         return NotApplicable(gpu, "the node does not tell its place", gpu.cite("path"))
     from gpudoctor.knowledge.topology_remedies import find_adapter
@@ -106,8 +113,14 @@ def _rail(
         f"no RDMA adapter is below its PCIe switch{far}; {len(beside)} of its {len(nearest) - 1} peers have one ({way})"
     )
     return Warn(
-        gpu, summary, evidence + example.cite("path"), find_adapter(RAILS, gpu.address), cause=f"rail-{gpu.address}"
+        gpu, summary, (*evidence, _link(example)), find_adapter(RAILS, gpu.address), cause=f"rail-{gpu.address}"
     )
+
+
+def _link(nic: Device) -> Evidence:
+    """Where the kernel's link in a class leads: read in the folder, whatever can be read at its end."""
+    folder, _, name = nic.read_from["path"].where.rpartition("/")
+    return Evidence(folder, f"{name} {nic.read_from['path'].shows}")
 
 
 def _names(nics: list[Device]) -> str:
@@ -126,9 +139,10 @@ def _names(nics: list[Device]) -> str:
 def use(gpus: PciGpus, topology: Topology) -> Verdicts:
     """What to put beside each GPU: the CPUs of its NUMA node, and the RDMA adapter that is nearest to it.
 
-    Told for numactl (--cpunodebind), for Cores= in Slurm's gres.conf, which counts cores in an order of its own, and for NCCL_IB_HCA;
-    NCCL and the kubelet find it themselves where nothing hides the tree from them. From sysfs alone; CPUs are those that the kernel
-    calls local (Documentation/ABI/testing/sysfs-bus-pci, local_cpulist), which are all of them where no NUMA node is told.
+    Told for numactl (--cpunodebind), for Cores= in Slurm's gres.conf, which counts cores in an order of its own, and for UCX_NET_DEVICES.
+    NCCL and the kubelet find it themselves where nothing hides the tree from them; NCCL_IB_HCA is to be the same for all ranks of a node.
+    From sysfs alone; CPUs are those that the kernel calls local (Documentation/ABI/testing/sysfs-bus-pci, local_cpulist), which are all
+    of them where no NUMA node is told.
     """
     devices = topology.by_address
     nics = _adapters(topology)
@@ -152,8 +166,8 @@ def _use(gpu: PciGpu, device: Device, topology: Topology, nics: list[Device]) ->
     words = [f"CPUs {cpus} (numactl --cpunodebind={numa} --membind={numa})"]
     evidence = device.cite("numa") + topology.cite("nodes")
     if best in BELOW_ONE_SWITCH:
-        words.append(f"NCCL_IB_HCA={','.join(nic.name for nic in near)} ({best})")
-        evidence += device.cite("path") + tuple(seen for nic in near for seen in nic.cite("path"))
+        words.append(f"RDMA by {', '.join(nic.name for nic in near)} ({best})")
+        evidence += device.cite("path") + tuple(_link(nic) for nic in near)
     return Pass(gpu, "; ".join(words), evidence)
 
 
@@ -181,31 +195,33 @@ def placement(topology: Topology, placement: Placement) -> Verdicts:
         unseen = no_layout(topology, NODE)
         yield unseen or NotApplicable(NODE, "no process uses a GPU, or none is known")
         return
-    for workload, unread in placement.unread:
-        yield unread.about(NODE if workload is None else workload)
+    hidden = {("" if one is None else one.key): (NODE if one is None else one, why) for one, why in placement.unread}
     for processes in _grouped(placement.processes):
-        yield _placed(topology, processes)
+        verdict = _placed(topology, processes, placement.memory_nodes)
+        # What one process of a workload does is told; that all of them are near takes all of them.
+        if isinstance(verdict, Warn) or processes[0].key not in hidden:
+            yield verdict
+            hidden.pop(processes[0].key, None)
+    for about, unread in hidden.values():
+        yield unread.about(about)
 
 
 def _grouped(processes: tuple[BoundProcess, ...]) -> Iterator[list[BoundProcess]]:
     """By workload; a process outside of all stands for itself."""
 
-    def key(one: BoundProcess) -> str:
-        return one.workload.key if one.workload is not None else f"pid:{one.pid}"
-
-    for _, found in groupby(sorted(processes, key=lambda one: (key(one), one.pid)), key):
+    for _, found in groupby(sorted(processes, key=lambda one: (one.key, one.pid)), lambda one: one.key):
         yield list(found)
 
 
-def _placed(topology: Topology, processes: list[BoundProcess]) -> Verdict:
+def _placed(topology: Topology, processes: list[BoundProcess], memory: frozenset[int]) -> Verdict:
     workload = processes[0].workload
     about: AboutSubject = workload if workload is not None else Subject(SubjectKind.GPU, processes[0].gpus[0])
     devices = topology.by_address
     known = [one for one in processes if _nodes(devices, one)]
     if not known:
-        return NotApplicable(about, "its GPUs tell no NUMA node", processes[0].gpus and _told(devices, processes[0]))
+        return NotApplicable(about, "its GPUs tell no NUMA node", _told(devices, processes[0]))
     far = [one for one in known if not _is_near(topology, devices, one)]
-    apart = [one for one in known if one not in far and _memory_is_apart(devices, one)]
+    apart = [one for one in known if one not in far and _memory_is_apart(devices, one, memory)]
     wrong = far or apart
     if not wrong:
         evidence = tuple(one.evidence for one in known[:MOST_SHOWN]) + _told(devices, known[0])
@@ -227,22 +243,16 @@ def _far(
     first = wrong[0]
     nodes = _nodes(devices, first)
     numbers = ", ".join(str(number) for number in nodes)
-    who = (
-        "process " + str(first.pid)
-        if len(wrong) == 1
-        else "processes " + " and ".join(str(one.pid) for one in wrong[:MOST_SHOWN])
-    )
+    who = f"process {first.pid}" if len(wrong) == 1 else f"processes {', '.join(str(one.pid) for one in wrong)}"
     what = f"use memory of NUMA node {first.memory} only" if by_memory else f"run on CPUs {first.cpus} only"
-    gpus = f"GPU {first.gpus[0]} is" if len(first.gpus) == 1 and len(wrong) == 1 else "the GPUs they use are"
-    gpus = "its GPUs are" if len(first.gpus) > 1 and len(wrong) == 1 else gpus
-    summary = f"{who} may {what}, {gpus} on NUMA node {numbers}: each copy crosses from one side to the other"
+    whose = "the GPU in use is" if len({gpu for one in wrong for gpu in one.gpus}) == 1 else "the GPUs in use are"
+    summary = f"{who} may {what}, {whose} on NUMA node {numbers}: each copy crosses from one side to the other"
     evidence = tuple(one.evidence for one in wrong[:MOST_SHOWN]) + _told(devices, first) + topology.cite("nodes")
     pod = workload is not None and workload.pod is not None
     job = workload is not None and workload.kind is GroupKind.JOB
-    near = topology.cpus_near(devices[first.gpus[0]])
+    near = next(topology.cpus_near(devices[address]) for address in first.gpus if address in devices)
     remedies = nearer_cpus(PLACEMENT, pod=pod, job=job, cpus=near, node=str(nodes[0]) if len(nodes) == 1 else "")
-    key = workload.key if workload is not None else str(first.pid)
-    return Warn(about, summary, evidence, remedies, cause=f"far-{key}")
+    return Warn(about, summary, evidence, remedies, cause=f"far-{first.key}")
 
 
 def _nodes(devices: Mapping[str, Device], process: BoundProcess) -> list[int]:
@@ -256,8 +266,10 @@ def _is_near(topology: Topology, devices: Mapping[str, Device], process: BoundPr
     return any(not cpu_set(cpus) or process.may_run_on(cpus) for cpus in near)
 
 
-def _memory_is_apart(devices: Mapping[str, Device], process: BoundProcess) -> bool:
-    return bool(process.memory) and not cpu_set(process.memory) & set(_nodes(devices, process))
+def _memory_is_apart(devices: Mapping[str, Device], process: BoundProcess, memory: frozenset[int]) -> bool:
+    """Whether its GPUs have memory near them, and it may use none of that."""
+    near = memory & set(_nodes(devices, process))
+    return bool(process.memory and near) and not cpu_set(process.memory) & near
 
 
 def _told(devices: Mapping[str, Device], process: BoundProcess) -> Cited:

@@ -21,13 +21,14 @@ _ENDS = {
 class Slot(Citable, frozen=True):
     """An adapter's own link: `end` is the adapter's, `port` that of the port above, None where there is none to be seen.
 
-    `gpu` is the address of the only GPU below the same switch, empty where there is none or several. `judges_speed` is False where ports
-    and their speeds may be made up, as in a virtual machine.
+    `gpu` is the address of the only GPU below the same switch, empty where there is none or several, `beside` whether there is any.
+    `judges_speed` is False where ports and their speeds may be made up, as in a virtual machine.
     """
 
     end: LinkEnd
     port: LinkEnd | None
     gpu: str
+    beside: bool = False
     judges_speed: bool = False
 
     @property
@@ -59,6 +60,11 @@ class AdapterSlots(Fact, frozen=True):
 
     by_address: Mapping[str, Slot]
 
+    def alike(self, one: str, other: str) -> bool:
+        """Whether both adapters are beside a GPU, or neither: equal cards far from all GPUs serve storage, and are often not in use."""
+        mine, theirs = self.by_address.get(one), self.by_address.get(other)
+        return mine is None or theirs is None or mine.beside == theirs.beside
+
     @classmethod
     def gather(cls, desk: Desk) -> "AdapterSlots":
         """Two small files for the port above each adapter. Never unread: what needs it does without."""
@@ -72,7 +78,7 @@ class AdapterSlots(Fact, frozen=True):
         machine = desk.get(VirtualMachine)
         metal = not isinstance(machine, Unread) and not machine.guest
         judged = {
-            address: Slot(end=slot.end, port=slot.port, gpu=slot.gpu, judges_speed=metal)
+            address: Slot(end=slot.end, port=slot.port, gpu=slot.gpu, beside=slot.beside, judges_speed=metal)
             for address, slot in slots.items()
         }
         return cls(by_address=judged)
@@ -91,4 +97,4 @@ def _slot(desk: Desk, topology: Topology, nic: Device) -> Slot:
     )
     port = port_end(desk.raw, nic.path[-2]) if len(nic.path) > 1 else None
     beside = [gpu.address for gpu in topology.gpus if topology.way(gpu, nic) in BELOW_ONE_SWITCH]
-    return Slot(end=end, port=port, gpu=beside[0] if len(beside) == 1 else "")
+    return Slot(end=end, port=port, gpu=beside[0] if len(beside) == 1 else "", beside=bool(beside))

@@ -75,7 +75,7 @@ def parse_nccl_topology(text: str, where: str) -> NcclTopology | Unread:
     parser.EntityDeclHandler = _refuse
     try:
         parser.Parse(text, True)
-    except expat.ExpatError as error:
+    except (expat.ExpatError, UnicodeError) as error:
         return Unread(Why.UNREADABLE, where, f"is no XML: {error}")
     except _NotTopology as error:
         return Unread(Why.UNREADABLE, where, str(error))

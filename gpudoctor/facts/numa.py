@@ -11,6 +11,7 @@ from gpudoctor.verdicts import Evidence, Unread, Why
 
 NODES = "/sys/devices/system/node"
 CPUS = "/sys/devices/system/cpu"
+PRESENT = f"{CPUS}/present"
 _NODE = pattern(r"node(\d{1,4})")
 _PACKAGE = pattern(r"-?\d{1,10}")
 _MEMORY = pattern(r"Node\s+\d+\s+MemTotal:\s+(\d{1,18})\s+kB")
@@ -44,30 +45,29 @@ class Package(Struct, frozen=True):
 
 
 class NumaLayout(Fact, frozen=True):
-    """Nodes and packages of the CPUs that are online; `offline` are the CPUs that are present and not.
+    """Nodes of the CPUs that are online; `offline` are the CPUs that are present and not.
 
     A kernel without NUMA has no node. `unread` says what could not be read of it.
     """
 
     nodes: tuple[NumaNode, ...]
-    packages: tuple[Package, ...]
     online: str
     offline: str
     unread: tuple[Unread, ...] = ()
 
     @classmethod
     def gather(cls, desk: Desk) -> "NumaLayout | Unread":
-        """Two files for each node and two for each package."""
+        """Two files for each node."""
         raw = desk.raw
         unread: list[Unread] = []
-        listing = raw.listing(NODES, begin="node")
+        listing = raw.listing(NODES)
         if isinstance(listing, Unread):
             return listing
         online, offline = (_text(raw, f"{CPUS}/{name}", unread) for name in ("online", "offline"))
+        offline = _plugged_in(raw, offline, unread)
         nodes = tuple(_nodes(raw, listing, cpu_set(online), unread)) if isinstance(listing, Listing) else ()
         return cls(
             nodes=nodes,
-            packages=tuple(_packages(raw, nodes, online, unread)),
             online=online,
             offline=offline,
             unread=tuple(unread),
@@ -77,12 +77,17 @@ class NumaLayout(Fact, frozen=True):
 
 def cpu_set(text: str) -> frozenset[int]:
     """CPUs as `0-3,8` (cpuset(7), List format); empty for anything else."""
-    cpus: set[int] = set()
+    parts: set[tuple[int, int]] = set()
     for part in text.strip().split(","):
         first, dash, last = part.partition("-")
         low, high = decimal(first), decimal(last) if dash else decimal(first)
         if low is not None and high is not None and high < _MOST_CPUS:
-            cpus.update(range(low, high + 1))
+            parts.add((low, high))
+    cpus: set[int] = set()
+    end = 0
+    for low, high in sorted(parts):
+        cpus.update(range(max(low, end), high + 1))
+        end = max(end, high + 1)
     return frozenset(cpus)
 
 
@@ -128,7 +133,18 @@ def memory_of(raw: Raw, node: int) -> int | None:
     return None if total is None else int(total[1]) << 10
 
 
-def _packages(raw: Raw, nodes: tuple[NumaNode, ...], online: str, unread: list[Unread]) -> Iterator[Package]:
+def _plugged_in(raw: Raw, offline: str, unread: list[Unread]) -> str:
+    """Of the CPUs that are offline those that are there: the kernel lists numbers that it keeps for others too.
+
+    Documentation/admin-guide/cputopology.rst; print_cpus_offline in drivers/base/cpu.c goes by cpu_possible_mask.
+    """
+    if not cpu_set(offline):
+        return ""
+    present = _text(raw, PRESENT, unread)
+    return cpu_text(cpu_set(offline) & cpu_set(present))
+
+
+def packages_of(raw: Raw, nodes: tuple[NumaNode, ...], online: str, unread: list[Unread]) -> Iterator[Package]:
     """A package is known by one of its CPUs, which names all of them: two small files a package, whatever the number of its CPUs."""
     everyone = cpu_set(online) or frozenset(cpu for node in nodes for cpu in cpu_set(node.cpus))
     left = set(everyone)
