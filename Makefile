@@ -74,6 +74,7 @@ test-vm-systemd: $(DEV_READY) ## run the tests that boot systemd with containers
 bench: $(RUN_READY) ## measure speed and memory against their limits; ARGS=--profile lists the dearest imports
 	$(BIN)/python bench/run.py $(ARGS)
 	$(BIN)/python bench/search.py
+	$(BIN)/python bench/topo.py
 
 score: $(RUN_READY) ## count how often the right cause is named over real captures; ARGS=--write renews docs/accuracy.md
 	$(BIN)/python -m bench.score $(ARGS)

@@ -119,7 +119,7 @@ def _without(one: MigGpu, mig: Mig, manager: Reading[MigManager]) -> Verdict:
         from gpudoctor.facts.boot import STAT, in_words
 
         boot = f"the boot at {in_words(mig.booted)}"
-        why = f"; instances end with a boot, the MIG mode of this board does not: see {boot}"
+        why = f"; instances end with each reset and boot, the MIG mode of this board does not: see {boot}"
         why = why if one.keeps_mode else f"; MIG was switched on after {boot}, and no instance made or all taken away"
         evidence += (Evidence(STAT, f"btime {mig.booted}"),)
     managed = isinstance(manager, MigManager) and manager.present is True

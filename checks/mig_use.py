@@ -4,19 +4,13 @@ from collections.abc import Iterator
 
 from gpudoctor.chain import Link
 from gpudoctor.checks.mig import COMPUTE, INSTANCES
-from gpudoctor.facts.cgroup_paths import GroupKind
 from gpudoctor.facts.desk import Reading
-from gpudoctor.facts.device_plugin import PLUGIN, DevicePlugin
 from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
 from gpudoctor.facts.mig import Mig
 from gpudoctor.facts.oci_config import OciConfig
-from gpudoctor.facts.processes import Process, Processes
 from gpudoctor.facts.viewpoint import Viewpoint
-from gpudoctor.facts.workload import Workload
-from gpudoctor.facts.workload_access import WorkloadAccess
-from gpudoctor.facts.workload_devices import Devices, NodeInside, WorkloadDevices, is_job
+from gpudoctor.facts.workload_devices import Devices, NodeInside, is_job
 from gpudoctor.facts.workload_requests import mig_names
-from gpudoctor.facts.workloads import Workloads
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -35,18 +29,10 @@ from gpudoctor.verdicts import (
     Why,
 )
 
-UUIDS, VIEW, MONITOR = (f"sharing.mig-{name}" for name in ("uuids", "view-current", "monitor"))
+UUIDS, VIEW = "sharing.mig-uuids", "sharing.mig-view-current"
 NO_MIG = "no GPU is in MIG mode"
 MOST_NAMED = 4
 CAPS = "/dev/nvidia-caps/nvidia-cap"
-WATCHERS = {
-    "nvidia-device-p": "the device plugin",
-    "gpu-feature-dis": "GPU feature discovery",
-    "dcgm-exporter": "dcgm-exporter",
-    "nv-hostengine": "DCGM",
-}
-"""Programs that look at instances of others, by their names as the kernel keeps them (proc_pid_comm(5))."""
-DENIED = "Insufficient Permissions"
 
 
 # Names ---------------------------------------------------------------------------------------------------------------
@@ -168,9 +154,10 @@ def mig_view_current(mig: Mig, workloads: Reading[GpuWorkloads]) -> Verdicts:
     """What a container sees of MIG is fixed when it starts: an agent that runs since before the last change of the layout shows the old
     one.
 
-    It holds the nodes of instances that are gone, or lacks those of instances that were made since, although it asked for all
-    (NVIDIA/nvidia-docker#1473). Compared are the nodes in its /dev/nvidia-caps with the minors of the driver's capabilities; an instance
-    that was made anew in the place of an old one has the same. Privileged containers, and those with the node's own /dev, are not asked.
+    It holds the nodes of instances that are gone, or lacks those of instances that were made since, although it asked for all; it has none
+    where it started before MIG was switched on (NVIDIA/nvidia-docker#1473). Compared are the nodes in its /dev/nvidia-caps with the minors
+    of the driver's capabilities; an instance that was made anew in the place of an old one has the same. Privileged containers, and those
+    with the node's own /dev, are not asked.
     Easily confused with a name that is gone (sharing.mig-uuids), which explains it, and with nodes that the cgroup denies.
     """
     if not mig.gpus:
@@ -185,37 +172,48 @@ def mig_view_current(mig: Mig, workloads: Reading[GpuWorkloads]) -> Verdicts:
     right: list[Evidence] = []
     told = False
     for one in workloads:
-        capabilities = _capabilities(one, mig)
-        if not isinstance(one.devices, Devices) or not capabilities:
-            continue
-        stale = [node for node in capabilities if node.entry.minor not in mig.nodes]
-        lacking = _lacking(one, capabilities, mig)
-        if stale or lacking:
+        verdict = _view(one, mig)
+        if not isinstance(verdict, tuple):
             told = True
-            yield _old_view(one, one.devices, stale, lacking, mig)
-        elif not one.devices.all_capabilities:
-            told = True
-            yield _part_seen(one.devices).about(one)
+            yield verdict
         else:
-            right += one.devices.cite("nodes")
+            right += verdict
     if right and not told:
         yield Pass(NODE, f"{len(right)} containers hold nodes of instances, all of which are there", tuple(right))
     elif not told:
         yield NotApplicable(NODE, "no container that was seen holds the node of an instance")
 
 
-def _part_seen(devices: Devices) -> Unread:
+def _view(one: GpuWorkload, mig: Mig) -> Verdict | Cited:
+    """What is wrong with the nodes in a container, else what shows that they are right, () where it is not concerned."""
+    devices = one.devices
+    if not isinstance(devices, Devices) or isinstance(mig.nodes, Unread) or not _was_given_nodes(one, devices):
+        return ()
+    capabilities = _capabilities(devices, mig)
+    stale = [node for node in capabilities if node.entry.minor not in mig.nodes]
+    lacking = _lacking(one, capabilities, mig)
+    if stale or lacking:
+        return _old_view(one, devices, stale, lacking, mig)
+    if capabilities and not devices.all_capabilities:
+        return part_seen(devices).about(one)
+    return devices.cite("nodes") if capabilities else ()
+
+
+def part_seen(devices: Devices) -> Unread:
+    """Why a folder of capability nodes that is not seen in whole tells nothing of those that it lacks."""
     where = devices.cite("nodes")[0].where
     return devices.unseen or Unread(Why.NOT_RECORDED, f"{where}/nvidia-caps", "not all of its nodes were seen")
 
 
-def _capabilities(one: GpuWorkload, mig: Mig) -> list[NodeInside]:
-    """The nodes of instances that somebody gave to a container; one that is given all devices has those of any time."""
-    devices, config = one.devices, one.workload.config
-    if not isinstance(devices, Devices) or devices.whole_dev or is_job(one.workload) or one.workload.inside:
-        return []
-    if isinstance(config, OciConfig) and config.allows_everything:
-        return []
+def _was_given_nodes(one: GpuWorkload, devices: Devices) -> bool:
+    """Whether somebody chose the nodes in a container; one that is given all devices has those of any time."""
+    config = one.workload.config
+    everything = devices.whole_dev or (isinstance(config, OciConfig) and config.allows_everything)
+    return not (everything or is_job(one.workload) or one.workload.inside)
+
+
+def _capabilities(devices: Devices, mig: Mig) -> list[NodeInside]:
+    """The nodes of instances, of now or of another time."""
     return [
         node for node in devices.nodes if node.path.startswith(CAPS) and node.entry.minor not in (None, *mig.others)
     ]
@@ -226,7 +224,7 @@ def _lacking(one: GpuWorkload, capabilities: list[NodeInside], mig: Mig) -> list
     names = {_plain(name) for wish in one.wishes.wishes for name in wish.gpus if not name.startswith("/dev/")}
     if names != {"all"} or not isinstance(one.devices, Devices) or isinstance(mig.nodes, Unread):
         return []
-    if not one.devices.all_capabilities:
+    if not one.devices.all_capabilities or (one.only_image and not capabilities):
         return []
     inside = {node.entry.minor for node in capabilities}
     return [
@@ -254,102 +252,3 @@ def _old_view(one: GpuWorkload, devices: Devices, stale: list[NodeInside], lacki
     wishes = tuple(wish.evidence for wish in one.wishes.wishes[:1]) if lacking else ()
     evidence = (*devices.cite("nodes"), *wishes, *mig.cite("all"))
     return Warn(one, " and ".join(parts), evidence, start_anew(VIEW), cause="old-view")
-
-
-# Watchers ------------------------------------------------------------------------------------------------------------
-
-
-@check(
-    MONITOR,
-    link=Link.SHARING,
-    needs={Link.DRIVER_CUDA},
-    title="What watches MIG instances may see those of others",
-)
-def mig_monitor(
-    mig: Mig,
-    processes: Reading[Processes],
-    workloads: Reading[Workloads],
-    devices: Reading[WorkloadDevices],
-    access: Reading[WorkloadAccess],
-    plugin: Reading[DevicePlugin],
-) -> Verdicts:
-    """The device plugin, feature discovery and exporters look at instances that they do not use: that takes the capability mig/monitor.
-
-    Without it the plugin ends at its start ("error getting device memory info: Insufficient Permissions"), and the node has no GPU to
-    give. The node of the capability, nvidia-cap2, is given to containers that ask by NVIDIA_MIG_MONITOR_DEVICES=all with SYS_ADMIN;
-    container toolkits from 1.18 to 1.20.0 leave it out of the device cgroup (NVIDIA/nvidia-container-toolkit#1740, mended by #1947). Read
-    are the plugin's log, the node inside and the rules of the cgroup. Easily confused with a workload that may not open its own instance
-    (cgroup checks).
-    """
-    if not any(gpu.device.mig_devices for gpu in mig.gpus) or mig.monitor is None:
-        yield NotApplicable(NODE, NO_MIG if not mig.gpus else "no MIG device is there to watch")
-        return
-    if isinstance(processes, Unread):
-        yield processes.about(NODE)
-        return
-    said = _refused_in_log(plugin)
-    if said is not None:
-        yield _shut_out(PLUGIN, f"the device plugin may not look at MIG instances: {said.shows}", (said,), mig.monitor)
-        return
-    seen: set[str] = set()
-    for process in processes.processes:
-        words = WATCHERS.get(process.comm)
-        one = workloads.by_pid.get(process.pid) if words and not isinstance(workloads, Unread) else None
-        if words is None or one is None or one.kind is not GroupKind.CONTAINER or process.ended or one.key in seen:
-            continue
-        verdict = _watcher(one, process, mig.monitor, devices, access)
-        if verdict is not None:
-            seen.add(one.key)
-            yield verdict
-    if not seen:
-        yield NotApplicable(NODE, "nothing that watches GPUs was seen in a container")
-
-
-def _refused_in_log(plugin: Reading[DevicePlugin]) -> Evidence | None:
-    log = None if isinstance(plugin, Unread) else plugin.spoke
-    lines = () if log is None or log.serves or log.registered else (log.ended, *log.reasons)
-    return next((line for line in lines if line is not None and DENIED in line.shows), None)
-
-
-def _watcher(
-    one: Workload,
-    process: Process,
-    monitor: int,
-    devices: Reading[WorkloadDevices],
-    access: Reading[WorkloadAccess],
-) -> Verdict | None:
-    """None where it is not seen well enough to say anything."""
-    path, words = f"{CAPS}{monitor}", WATCHERS[process.comm]
-    subject = PLUGIN if process.comm == "nvidia-device-p" else one.subject
-    inside = None if isinstance(devices, Unread) else devices.by_key.get(one.key)
-    if not isinstance(inside, Devices):
-        return inside.about(subject) if isinstance(inside, Unread) else None
-    if inside.whole_dev or (isinstance(one.config, OciConfig) and one.config.allows_everything):
-        return Pass(subject, f"{words} is privileged", inside.cite("nodes"))
-    if inside.node(path) is None:
-        others = any(node.path.startswith(CAPS) for node in inside.nodes)
-        if not others or not inside.all_capabilities:
-            return _part_seen(inside).about(subject) if others else None
-        said = f"{words} has nodes of MIG instances, but not {path}: it may not look at those of others"
-        return _shut_out(subject, said, inside.cite("nodes"), monitor, fails=False)
-    found = None if isinstance(access, Unread) else access.by_key.get(one.key)
-    entry = next((each for each in found.nodes if each.node.path == path), None) if found is not None else None
-    if entry is None or found is None:
-        return None
-    if isinstance(entry.permission, Unread):
-        return entry.permission.about(subject)
-    if entry.permission:
-        return Pass(subject, f"{words} may open {path}", found.cite((entry,)))
-    said = f"{words} has {path}, and its cgroup does not let it open it: it may not look at MIG instances"
-    return _shut_out(subject, said, found.cite((entry,)), monitor, inside=True)
-
-
-def _shut_out(
-    subject: Subject, summary: str, evidence: Cited, monitor: int, *, fails: bool = True, inside: bool = False
-) -> Verdict:
-    from gpudoctor.knowledge.mig_remedies import MONITOR_ISSUE, allow_monitor
-
-    steps = allow_monitor(MONITOR, f"{CAPS}{monitor}", inside=inside)
-    if fails:
-        return Fail(subject, summary, evidence, steps, Breaks.SUBJECT, cause="monitor", references=(MONITOR_ISSUE,))
-    return Warn(subject, summary, evidence, steps, cause="monitor", references=(MONITOR_ISSUE,))

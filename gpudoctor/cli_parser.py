@@ -14,6 +14,7 @@ FORMATS = ("terminal", "json", "html", "line", "markdown", "nagios", "node-expor
 LISTING_FORMATS = ("terminal", "json")
 """Forms of what is no report: traces, the catalogue and its explanations."""
 TOPO_FORMATS = ("terminal", "svg", "json", "nccl")
+DIFF_FORMATS = ("terminal", "json", "html")
 DEADLINES = {0: 30.0, 1: 180.0, 2: 900.0, 3: 3600.0, 4: 3600.0}
 """The deadline in seconds unless one is given, by --active's level: 2 takes minutes, 3 half an hour (DCGM User Guide, Diagnostics)."""
 SLURM_DEADLINES = {"health-check": 20.0, "prolog": 4.0, "epilog": 4.0}
@@ -279,6 +280,35 @@ def _topo(parser: argparse.ArgumentParser) -> None:
     _look_options(parser)
 
 
+def _diff(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "exit codes: 0 the same, or the same but for identity; 1 different; 3 bad usage or a crash"
+    for side in ("a", "b"):
+        parser.add_argument(
+            side,
+            metavar=side.upper(),
+            help="a report that was written with --format json or html, a SOURCE as `run --node` takes one, or `live`: this node",
+        )
+    parser.add_argument(
+        "--as",
+        dest="way",
+        choices=("times", "nodes"),
+        help="take them for one node at two times, or for two nodes; by default boot, GPUs and host name tell",
+    )
+    _live_options(parser)
+    parser.add_argument(
+        "--format", choices=DIFF_FORMATS, default="terminal", help="what stdout shows (default terminal)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="[FORMAT=]FILE",
+        action="append",
+        default=[],
+        help="write it to a file as well; repeatable",
+    )
+    _look_options(parser)
+
+
 def _slurm(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Ends with 0 whatever happens; only prolog and epilog end with 96, and only for a GPU of the job that fails, where the "
@@ -302,7 +332,10 @@ def _slurm(parser: argparse.ArgumentParser) -> None:
 
 def _schema(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--of", choices=("report", "trace", "compat", "topo"), default="report", help="of which output (default report)"
+        "--of",
+        choices=("report", "trace", "compat", "topo", "diff"),
+        default="report",
+        help="of which output (default report)",
     )
     parser.add_argument("--format", choices=("json",), default="json")
 
@@ -316,7 +349,8 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "trace": ("why one container, pod, job or process can or cannot use its GPU", _trace),
     "compat": ("which CUDA versions, images and frameworks run on this driver and its GPUs, or on others", _compat),
     "topo": ("how GPUs, network adapters, CPUs and memory are joined: a tree, a matrix, a drawing", _topo),
+    "diff": ("what broke, healed and changed between two times of a node, or between two nodes", _diff),
     "slurm": ("for Slurm's HealthCheckProgram, Prolog and Epilog", _slurm),
-    "schema": ("the JSON Schema of the report, of a trace, of compat or of topo", _schema),
+    "schema": ("the JSON Schema of the report, of a trace, of compat, of topo or of diff", _schema),
 }
 """Each command's purpose and what adds its options."""

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpudoctor.cli_parser import DIFF_FORMATS
 from gpudoctor.config import Config, ConfigError, from_json, nearest
 from gpudoctor.exits import ExitCode
 from gpudoctor.facts.raw import Raw
 from gpudoctor.sources.errors import SourceError
 
 if TYPE_CHECKING:
+    from gpudoctor.diff import Diff
     from gpudoctor.explaining import Explanation
     from gpudoctor.registry import Check
     from gpudoctor.report import Report
@@ -58,6 +60,7 @@ def record_command(options: argparse.Namespace) -> int:
     """`gpudoctor record`."""
     from gpudoctor.facts.cuda_toolkits import CudaToolkits
     from gpudoctor.facts.desk import Desk
+    from gpudoctor.facts.topology import FullTopology
     from gpudoctor.probes.deadline import Deadline
     from gpudoctor.registry import built_in
     from gpudoctor.run import Selection, run
@@ -74,8 +77,10 @@ def record_command(options: argparse.Namespace) -> int:
     config = load_config(options.root, registry.ids, options.config)
     recorder = Recorder(Live(Deadline(options.deadline), options.root, options.kubeconfig))
     report = run(recorder, config, registry, Selection(), recorder.recorded_at, active=options.active)
-    # No check asks for toolkits; `gpudoctor compat` does, of a recording as well.
-    Desk(recorder, config).get(CudaToolkits)
+    # No check asks for toolkits, nor for all of the topology; `gpudoctor compat` and `topo` do, of a recording as well.
+    desk = Desk(recorder, config)
+    desk.get(CudaToolkits)
+    desk.get(FullTopology)
     members = recorder.members(config)
     if not options.raw:
         from gpudoctor.sources.redaction import redact, site_salt
@@ -180,6 +185,42 @@ def topo_command(options: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
+def diff_command(options: argparse.Namespace) -> int:
+    """`gpudoctor diff`."""
+    from gpudoctor.diff import Way
+    from gpudoctor.diff_opening import opened
+    from gpudoctor.diff_run import diff
+    from gpudoctor.registry import built_in
+
+    registry = built_in(deferred=True)
+    outputs = [_output(word) for word in options.output]
+    if wrong := next((form for form, _ in outputs if form not in DIFF_FORMATS), None):
+        raise ConfigError(f"-o {wrong}: diff writes {', '.join(DIFF_FORMATS)}")
+    a, b = (
+        opened(letter, given, registry, options.config, options.deadline)
+        for letter, given in (("A", options.a), ("B", options.b))
+    )
+    result = diff(a, b, Way(options.way) if options.way else None)
+    for form, path in outputs:
+        _write(path, _render_diff(result, form, options, file=True))
+    _say(_render_diff(result, options.format, options, file=False))
+    return result.exit_code
+
+
+def _render_diff(result: "Diff", form: str, options: argparse.Namespace, *, file: bool) -> str:
+    if form == "terminal":
+        from gpudoctor.reports import diff_terminal, look
+
+        return diff_terminal.render(result, look.Look.chosen(options, sys.stdout, file=file))
+    if form == "html":
+        from gpudoctor.reports.html.diff_page import page
+
+        return page(result)
+    from gpudoctor.reports import json
+
+    return json.render(result)
+
+
 def schema_command(options: argparse.Namespace) -> int:
     """`gpudoctor schema`."""
     described = importlib.import_module(f"gpudoctor.{options.of}")
@@ -221,6 +262,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "trace": trace_command,
     "compat": compat_command,
     "topo": topo_command,
+    "diff": diff_command,
     "schema": schema_command,
 }
 

@@ -38,7 +38,8 @@ class Slurm(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     """What `gpudoctor slurm` may do to the node, which by default is nothing, and whether Slurm is asked about it.
 
     `drain` allows draining, for a fail of a check of `drain_on` (by default every check that isolates) in `failures` health checks in a
-    row; `undrain` takes back what was drained so. `prolog` and `epilog` allow ending with a failure, for which Slurm drains as well.
+    row; `undrain` takes back what was drained so, after as many in which all is well. `prolog` and `epilog` allow ending with a failure,
+    for which Slurm drains as well.
     """
 
     drain: bool = False

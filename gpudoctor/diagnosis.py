@@ -215,8 +215,10 @@ def label(subjects: Sequence[Subject]) -> str:
         SubjectKind.MIG: "MIG instance",
     }
     word = words.get(subjects[0].kind, subjects[0].kind.value)
+    if len({subject.kind for subject in subjects}) > 1:
+        return f"{len(subjects)} subjects"
     if len(subjects) > 1:
-        return f"{len(subjects)} {word}s"
+        return f"{len(subjects)} {word}{'es' if word.endswith('ch') else 's'}"
     if subjects[0].kind is SubjectKind.NODE:
         return word
     if subjects[0].kind is SubjectKind.SERVICE:

@@ -75,6 +75,7 @@ CHECK_MODULES = (
     "kubernetes_devices",
     "mig",
     "mig_use",
+    "mig_monitor",
     "mps",
     "mps_clients",
     "time_slicing",

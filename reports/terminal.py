@@ -69,16 +69,25 @@ class _Page(Page):
         self.line(Text())
 
     def _chain(self) -> None:
+        """A line for each link that has something to say, and one for all others."""
         details = self.look.width >= NARROW
         taken = 2 + LINK_WIDTH + 2 + BADGE_WIDTH + 2
         rows = self.grid("  ", LINK_WIDTH, BADGE_WIDTH)
+        skipped = []
         for link in Link:
             results = [result for result in self.report.results if result.link is link]
             if not results:
                 continue
             worst = min(results, key=lambda result: (STATUS_ORDER.index(result.status), not result.essential))
+            if worst.status is Status.SKIP and details and not self.look.verbose:
+                skipped.append(link.value)
+                continue
             glance = self.shortened(self._glance(worst), taken) if details else Text()
             rows.add_row("", Text(link.value), self.badge(worst.status), glance)
+        if skipped:
+            # What a node has nothing of needs no line each; -v tells why.
+            glance = self.shortened(", ".join(skipped), taken)
+            rows.add_row("", Text("the others"), self.badge(Status.SKIP), glance)
         self.console.print(rows)
 
     def _sharing(self) -> None:

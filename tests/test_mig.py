@@ -27,7 +27,7 @@ from tests.health_node import HealthNode, alarms, find
 from tests.test_device_plugin import RUNNING, STARTED, PluginNode, config
 from tests.test_redaction import SALT, from_fixture, misjudged
 from tests.test_rig_kubernetes import FOUND
-from tests.workload_node import DOCKER, KEY
+from tests.workload_node import DOCKER, ID, KEY
 
 INSTANCES, COMPUTE, ORPHANS, CONFIG, UUIDS, VIEW, MONITOR = (
     f"sharing.mig-{name}"
@@ -192,7 +192,10 @@ def test_mig_on_without_instances_is_a_fail_of_that_gpu_alone() -> None:
     report = node.report()
     assert mine(report) == [(INSTANCES, GPU, Status.FAIL)] and roots(report) == [INSTANCES]
     finding = find(report, INSTANCES, GPU)
-    assert "instances end with a boot" in finding.summary and "the boot at 2026-11-29 05:00:00 UTC" in finding.summary
+    assert (
+        "instances end with each reset and boot" in finding.summary
+        and "the boot at 2026-11-29 05:00:00 UTC" in finding.summary
+    )
     assert "mig.current: True" in shown(finding) and "MIG devices: none" in shown(finding)
     assert finding.remedies[0].action is Action.CHANGE_CONFIG
     assert "nvidia-smi mig -i 0000:17:00.0 -cgi 1g.10gb -C" in commands(finding) and "-mig 0" in commands(finding)
@@ -205,7 +208,7 @@ def test_boards_after_ampere_do_not_keep_the_mode_over_a_boot() -> None:
     node.fields({"compute_capability": "9.0"}, gpus=[0])
     node.text("/proc/stat", "cpu  1 2 3\nbtime 1795928400\n")
     said = find(node.report(), INSTANCES, GPU).summary
-    assert "switched on after the boot at 2026-11-29 05:00:00 UTC" in said and "end with a boot" not in said
+    assert "switched on after the boot at 2026-11-29 05:00:00 UTC" in said and "instances end" not in said
 
 
 @pytest.mark.parametrize(("error", "status"), [("ENOENT", Status.FAIL), ("EACCES", Status.UNKNOWN)])
@@ -484,6 +487,15 @@ def test_filters_choose_the_board_and_parts_of_instances_count_as_these() -> Non
     assert not mine(node.report())
 
 
+def test_names_of_layouts_may_look_like_numbers() -> None:
+    node = MigNode()
+    layouts = LAYOUTS + "  7: []\n  true: []\n"
+    node.manager("7", layouts=layouts)
+    assert find(node.report(), CONFIG, "node").status is Status.PASS
+    node.manager("no-such", layouts=layouts)
+    assert find(node.report(), CONFIG, "node").status is Status.WARN
+
+
 def test_a_layout_that_the_file_does_not_have() -> None:
     node = MigNode()
     node.manager("no-such")
@@ -726,6 +738,19 @@ def test_who_holds_what_it_asked_for_is_not_accused(names: tuple[str, ...]) -> N
     assert find(report, VIEW, "node").status is Status.PASS and not mine(report)
 
 
+def test_a_container_for_all_gpus_from_before_mig_was_on_has_none() -> None:
+    node = GpuNode()
+    node.container(702, DOCKER, "NVIDIA_VISIBLE_DEVICES=all")
+    node.complete += ["/proc/702/root/dev"]
+    node.text(
+        f"/var/lib/docker/containers/{ID}/hostconfig.json",
+        '{"DeviceRequests": [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]}',
+    )
+    divided(node)
+    finding = find(node.report(), VIEW, KEY)
+    assert finding.status is Status.WARN and "lacks nvidia-cap12 (gpu0 gi1)" in finding.summary
+
+
 def test_capabilities_of_other_kinds_are_no_instances() -> None:
     node = GpuNode()
     node.container(nodes=held(12, 13, 4323))
@@ -740,7 +765,7 @@ def test_a_node_that_is_hidden_is_not_lacking(name: str) -> None:
     node = GpuNode()
     node.container(702, DOCKER, "NVIDIA_VISIBLE_DEVICES=all", nodes=held(12, 13, 48, 49))
     divided(node)
-    node.complete.append("/proc/702/root/dev")
+    node.complete += ["/proc/702/root/dev"]
     node.tree.put(f"/proc/702/root/dev/nvidia-caps/{name}", Record(error="EACCES"))
     report = node.report()
     assert not mine(report) and find(report, VIEW, KEY).status is Status.UNKNOWN

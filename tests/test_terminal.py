@@ -58,7 +58,7 @@ def test_status_is_never_told_by_colour_alone() -> None:
 
 
 def test_the_first_screen_has_verdict_chain_cause_evidence_and_first_remedy() -> None:
-    screen = "\n".join(terminal.render(run_node(node("nouveau-holds-all-eight")), Look()).splitlines()[:29])
+    screen = "\n".join(terminal.render(run_node(node("nouveau-holds-all-eight")), Look()).splitlines()[:30])
     for words in (
         "1 root cause",
         "device-nodes",

@@ -6,6 +6,7 @@ from gpudoctor.facts.desk import Desk
 from gpudoctor.verdicts import NODE, NotApplicable, Unread, Verdict
 
 NO_KUBELET = "no kubelet runs on this node"
+NO_MIG = "no GPU is in MIG mode"
 NO_MPS = "nothing of MPS runs or is set up here"
 
 
@@ -34,6 +35,15 @@ def _api(desk: Desk) -> Verdict | None:
 
     api = desk.get(KubernetesApi)
     return NotApplicable(NODE, NOT_ASKED) if not isinstance(api, Unread) and not api.asked else None
+
+
+def _mig(desk: Desk) -> Verdict | None:
+    from gpudoctor.facts.mig import Mig
+
+    mig = desk.get(Mig)
+    if isinstance(mig, Unread):
+        return mig.about(NODE)
+    return None if mig.gpus else NotApplicable(NODE, NO_MIG)
 
 
 def _mps(desk: Desk) -> Verdict | None:
@@ -66,6 +76,7 @@ ABSENT: dict[str, Callable[[Desk], Verdict | None]] = {
     "gpu_operator": _operator,
     "kubernetes_api": _api,
     "kubernetes_devices": _api,
+    "mig_monitor": _mig,
     "mps": _mps,
     "mps_clients": _mps,
     "time_slicing": _kubelet,

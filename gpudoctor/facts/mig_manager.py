@@ -142,6 +142,7 @@ def _layouts(raw: Raw, path: str, selected: str) -> tuple[Mapping[str, Any] | No
     layouts = document.get("mig-configs") if isinstance(document, dict) else None
     if not isinstance(layouts, dict):
         return None, Evidence(path, "has no table mig-configs"), None
+    layouts = {str(name): part for name, part in layouts.items()}
     part = layouts.get(selected)
     return layouts, Evidence(path, f"{selected}: {_short(part)}" if part is not None else f"has no {selected}"), None
 

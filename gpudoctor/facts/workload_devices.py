@@ -22,8 +22,8 @@ from gpudoctor.verdicts import Evidence, Unread, Why
 SHARED_NAMES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 """Of a container without any node, only that it lacks the first is said."""
 _CAPABILITIES = "nvidia-caps"
-FOLDERS = {_CAPABILITIES: "nvidia-cap", "nvidia-caps-imex-channels": "channel"}
-"""Folders of nodes, and how the names in each begin (nv-caps.c and nv-caps-imex.c of open-gpu-kernel-modules)."""
+FOLDERS = (_CAPABILITIES, "nvidia-caps-imex-channels")
+"""Folders of nodes (nv-caps.c and nv-caps-imex.c of open-gpu-kernel-modules)."""
 
 
 class NodeInside(Struct, frozen=True):
@@ -105,7 +105,7 @@ class WorkloadDevices(Fact, frozen=True):
 def devices_of(desk: Desk, wanted: Iterable[Workload]) -> dict[str, Devices | Absent | Unread]:
     """What workloads have by key, as their leading processes see it: one look into each /dev, all in one child; one list of mounts each."""
     folders = {one.key: (one, f"/proc/{one.pid}/root/dev") for one in wanted}
-    names = (*SHARED_NAMES, *(f"nvidia{minor}" for minor in _minors(desk)))
+    names = (*SHARED_NAMES, *(f"nvidia{minor}" for minor in _minors(desk)), _CAPABILITIES)
     seen = desk.raw.look_blocking(tuple(folder for _, folder in folders.values()), begin="nvidia", names=names)
     below = _below(desk.raw, seen)
     return {key: _devices(desk.raw, one, seen[folder], below) for key, (one, folder) in folders.items()}
@@ -126,7 +126,7 @@ def _minors(desk: Desk) -> Iterable[int]:
 def _below(raw: Raw, seen: Mapping[str, Contents | Absent | Unread]) -> dict[str, Contents | Absent | Unread]:
     """What lies in folders of nodes, where there are any."""
     found: dict[str, Contents | Absent | Unread] = {}
-    for name, begin in FOLDERS.items():
+    for name in FOLDERS:
         there = [
             f"{path}/{name}"
             for path, contents in seen.items()
@@ -134,7 +134,7 @@ def _below(raw: Raw, seen: Mapping[str, Contents | Absent | Unread]) -> dict[str
             and name in contents.entries
             and contents.entries[name].type is EntryType.DIR
         ]
-        found |= raw.look_blocking(tuple(there), begin=begin) if there else {}
+        found |= raw.look_blocking(tuple(there), begin="") if there else {}
     return found
 
 
@@ -152,7 +152,7 @@ def _devices(
     unseen = next((found for found in inner if isinstance(found, Unread)), None)
     return Devices(
         nodes=tuple(nodes),
-        missing=frozenset(f"/dev/{name}" for name in seen.missing),
+        missing=frozenset(f"/dev/{name}" for name in seen.missing - {_CAPABILITIES}),
         mounts=mounts,
         unseen=unseen or _unsure(seen, nodes),
         all_capabilities=_complete(seen, below.get(f"{seen.path}/{_CAPABILITIES}")),
@@ -166,7 +166,7 @@ def _devices(
 def _complete(seen: Contents, capabilities: Contents | Absent | Unread | None) -> bool:
     if _CAPABILITIES in seen.entries:
         return isinstance(capabilities, Contents) and capabilities.complete
-    return seen.complete
+    return seen.complete or _CAPABILITIES in seen.missing
 
 
 def _unsure(seen: Contents, nodes: Sequence[NodeInside]) -> Unread | None:

@@ -125,6 +125,14 @@ ROWS: dict[str, tuple[tuple[str, str, str, str], ...]] = {
             "",
         ),
     ),
+    "mig_monitor": (
+        (
+            "sharing.mig-monitor",
+            "What watches MIG instances may see those of others",
+            "device-nodes driver-cuda kernel-module pcie",
+            "",
+        ),
+    ),
     "mps": (
         ("sharing.mps-mig", "The device plugin is not told to share by MPS what MIG has divided", "", ""),
         ("sharing.mps-daemon", "The MPS daemon runs where it is wanted", "", "sharing.mps-mig"),

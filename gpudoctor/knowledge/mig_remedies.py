@@ -154,7 +154,8 @@ def start_anew(check_id: str) -> tuple[Remedy, ...]:
     return (
         Remedy(
             Action.CHANGE_WORKLOAD,
-            "Start the container anew: what it sees of MIG is fixed when it starts.",
+            "Start the container anew: what it sees of MIG is fixed when it starts. With CDI its specification must be made anew first "
+            "(toolkit.cdi-specs-current).",
             run=("docker restart NAME    # of a pod: kubectl -n NAMESPACE delete pod POD",),
             interrupts="this container",
             confirm=confirmed_by(check_id),

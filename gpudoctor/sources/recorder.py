@@ -70,7 +70,8 @@ class Recorder:
             if not isinstance(contents, Contents):
                 self._remember_trouble(folder, contents)
                 continue
-            self._note(folder, {"type": EntryType.DIR.value})
+            whole = {"listed": True} if contents.complete and not begin else {}
+            self._note(folder, {"type": EntryType.DIR.value, **whole})
             for name, entry in contents.entries.items():
                 self._note(f"{folder}/{name}", _entry_line(entry))
             for name in contents.missing:
