@@ -57,7 +57,7 @@ def diagnose(outcomes: tuple[Outcome, ...], desk: Desk) -> Diagnosis:
     return Diagnosis(outcomes, explain(judgements, populations))
 
 
-def report_on(
+def report_on(  # noqa: PLR0913 - what makes a report
     diagnosis: Diagnosis,
     *,
     wanted: frozenset[str],
