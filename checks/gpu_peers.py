@@ -55,9 +55,7 @@ def gpus_alike(
     nothing else all that it shows is told here, by the numbers that it gives to the GPUs.
     """
     if isinstance(gpus, Unread):
-        bare = not isinstance(nvml, Unread) and not any(device.address for device in nvml.devices)
-        judged = list(_by_text(nvml)) if bare and not isinstance(nvml, Unread) else []
-        yield from judged or (gpus.about(NODE),)
+        yield from _by_text(nvml) or (gpus.about(NODE),)
         return
     judged = list(_nvlink_alike(gpus, nvml, links))
     if judged:
@@ -81,8 +79,12 @@ def _nvlink_alike(gpus: PciGpus, nvml: Reading[Nvml], links: Reading[NvLinks]) -
     yield from _compared(nvml, sums, told, _by_name(gpus, nvml, len(sums)))
 
 
-def _by_text(nvml: Nvml) -> Iterator[Verdict]:
-    return _compared(nvml, _sums(_pairs(nvml)), frozenset(), {})
+def _by_text(nvml: Reading[Nvml]) -> list[Warn]:
+    """What is odd in a text that tells no addresses. That nothing is tells little: the text may have been cut."""
+    if isinstance(nvml, Unread) or any(device.address for device in nvml.devices):
+        return []
+    compared = _compared(nvml, _sums(_pairs(nvml)), frozenset(), {})
+    return [verdict for verdict in compared if isinstance(verdict, Warn)]
 
 
 def _sums(pairs: list[GpuPath]) -> dict[str, int]:
@@ -103,6 +105,10 @@ def _compared(nvml: Nvml, sums: Mapping[str, int], told: Set[str], by_name: Mapp
     if fewer and usual[1] >= FEWEST_PEERS and len(fewer) * 2 < len(sums):
         for name in fewer:
             yield _worse_joined(name, by_name.get(name, NODE), pairs, nvml.via)
+    elif len(sums) < len({name for pair in pairs for name in (pair.one, pair.other)}):
+        yield NotApplicable(
+            NODE, "of some pairs of GPUs it is not told how they are joined", (_shown(pairs[0], nvml.via),)
+        )
     else:
         yield _joined(sums, [pair for pair in pairs if pair.nvlinks], nvml.via)
 

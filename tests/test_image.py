@@ -3,7 +3,6 @@
 No engine builds it here; docs/kubernetes.md says how it was built and measured.
 """
 
-import importlib.util
 import re
 import shlex
 import shutil
@@ -22,7 +21,7 @@ from tests.test_packaging import (
     declared,
     package_folders,
     python_files,
-    setuptools_version,
+    version_of,
 )
 
 if sys.version_info >= (3, 11):
@@ -98,7 +97,7 @@ def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
 
 def test_what_is_copied_makes_the_whole_wheel(tmp_path: Path) -> None:
     """Built from nothing but that; the licence and the README go into its metadata."""
-    if importlib.util.find_spec("pip") is None or setuptools_version() < BUILDS_WHEELS:
+    if not version_of("pip") or version_of("setuptools") < BUILDS_WHEELS:
         pytest.skip("no wheel can be built without a network: needs pip and setuptools>=77 (pip install -e '.[dev]')")
     source = tmp_path / "source"
     source.mkdir()

@@ -78,10 +78,10 @@ def test_links_lead_to_the_top_level_folders(name: str) -> None:
     assert declared()["package-dir"][f"gpudoctor.{name}"] == name
 
 
-def setuptools_version() -> tuple[int, ...]:
-    """Major and minor; nothing when it is not installed."""
+def version_of(distribution: str) -> tuple[int, ...]:
+    """Major and minor; nothing when it is not installed. It is not looked for as a module: setuptools' hook warns of distutils then."""
     try:
-        version = importlib.metadata.version("setuptools")
+        version = importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return ()
     return tuple(int(number) for number in version.split(".")[:2])
@@ -90,7 +90,7 @@ def setuptools_version() -> tuple[int, ...]:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """A wheel built from a copy of the tree, without a network."""
-    if importlib.util.find_spec("pip") is None or setuptools_version() < BUILDS_WHEELS:
+    if not version_of("pip") or version_of("setuptools") < BUILDS_WHEELS:
         pytest.skip("no wheel can be built without a network: needs pip and setuptools>=77 (pip install -e '.[dev]')")
     copy = tmp_path_factory.mktemp("tree")
     for name in ("gpudoctor", *LINKED):

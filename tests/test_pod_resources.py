@@ -89,7 +89,7 @@ CLAIM = field(2, "two-gpus") + field(3, "team-a") + field(4, CLAIMED)
 PODS = (
     pod("team-a", "train-0", field(1, "trainer") + devices(2, GPU, FIRST, numa=0) + field(3, bytes((2, 3)))),
     pod("team-a", "shared-1", field(1, "web"), field(1, "inference") + devices(2, GPU, f"{SECOND}::4", numa=1)),
-    pod("team-b", "dra-0", field(1, "main") + field(5, CLAIM)),
+    pod("team-b", "claims-0", field(1, "main") + field(5, CLAIM)),
     pod("default", "plain", field(1, "main")),
 )
 HELD = b"".join(PODS)
@@ -191,7 +191,7 @@ def test_a_healthy_kubelet_tells_everything(root: Path, tmp_path: Path) -> None:
             "shared-1",
             (PodContainer("web"), PodContainer("inference", (DeviceSet(GPU, (f"{SECOND}::4",), (1,)),))),
         ),
-        Pod("team-b", "dra-0", (PodContainer("main", claims=(claim,)),)),
+        Pod("team-b", "claims-0", (PodContainer("main", claims=(claim,)),)),
         Pod("default", "plain", (PodContainer("main"),)),
     )
     assert found.allocatable == (DeviceSet(GPU, (FIRST,), (0,)), DeviceSet(GPU, (SECOND,), (1,)))
@@ -274,7 +274,7 @@ def test_get_is_asked_of_pods_that_list_does_not_tell(root: Path, tmp_path: Path
     with serving({socket_of(root): {"calls": calls}}, tmp_path):
         answer = pod_resources.ask_pod_resources(question, Deadline(20.0), str(root))
     assert answer.error is None and "notes" not in answer.data
-    assert [one["name"] for one in answer.data["pods"]] == ["train-0", "shared-1", "dra-0", "plain", "hidden"]
+    assert [one["name"] for one in answer.data["pods"]] == ["train-0", "shared-1", "claims-0", "plain", "hidden"]
 
 
 # what listens there instead ---------------------------------------------------------------------------------------------
@@ -535,10 +535,10 @@ def test_a_redacted_recording_names_nobody_and_tells_the_same(root: Path, tmp_pa
     with serving({socket_of(root): {"calls": HEALTHY}}, tmp_path):
         found, recorder = gathered(root)
     members = dict(recorder.members(Config()))
-    members["kernel.log"] = b"[ 1.0] oom-kill: train-0 of dra-0\n"
+    members["kernel.log"] = b"[ 1.0] oom-kill: train-0 of claims-0\n"
     redacted = redact(members, b"salt").members
     text = b"".join(redacted.values()).decode()
-    for name in ("train-0", "shared-1", "team-a", "team-b", "dra-0", "two-gpus", "trainer", "inference", '"n1"'):
+    for name in ("train-0", "shared-1", "team-a", "team-b", "claims-0", "two-gpus", "trainer", "inference", '"n1"'):
         assert name not in text
     node = Asked(Builder().tree)
     node.answers["pod_resources"] = msgspec.json.decode(redacted["answers/pod_resources.json"], type=Answer)

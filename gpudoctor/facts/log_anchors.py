@@ -35,6 +35,8 @@ ANCHORS = (
     Anchor("nvidia"),
     Anchor("nouveau"),
     Anchor("nvgpu"),
+    # A PCI bus of which the firmware does not tell the NUMA node (drivers/pci/probe.c, pci_register_host_bridge).
+    Anchor("Unknown NUMA node"),
     Anchor(BOOT_WORDS, COMMAND_LINE),
     # Harm to the kernel and tasks that hang: die() counts its reports as [#1] on every architecture.
     Anchor("blocked for more than", HUNG),

@@ -21,6 +21,10 @@ COMM = "slurmd"
 SECONDS = 3.0
 """As long scontrol and slurmd are waited for: a controller that does not answer is asked for minutes otherwise (MessageTimeout)."""
 NOT_HERE = "no slurmd runs on this node, and none is started at boot"
+NOT_SET_UP = "slurmd is installed, but not set up: no slurm.conf, and no --conf-server"
+_CONFS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
+_OPTIONS = ("/etc/default/slurmd", "/etc/sysconfig/slurmd")
+"""Where the packages' units take options for slurmd from (SchedMD/slurm etc/slurmd.service.in, Debian's slurmd.service)."""
 
 
 class Slurm(Fact, frozen=True):
@@ -50,9 +54,12 @@ class Slurm(Fact, frozen=True):
             return cls(setup=None, absent=process)
         link = desk.raw.entry(f"{WANTS}/{UNIT}")
         if process is None and not isinstance(link, Entry):
-            if isinstance(link, Unread) and link.why is not Why.NOT_RECORDED and not isinstance(processes, Processes):
+            if isinstance(link, Unread) and not isinstance(processes, Processes):
                 return link
             return cls(setup=None, absent=NOT_HERE)
+        if process is None and not _is_set_up(desk.raw):
+            # Packages enable the unit, and it is not started without a configuration (ConditionPathExists= of Debian's).
+            return cls(setup=None, absent=NOT_SET_UP)
         enabled = isinstance(link, Entry)
         seen = {"enabled": Evidence(link.where, f"-> {link.to}")} if isinstance(link, Entry) else {}
         from gpudoctor.facts.slurm_setup import look_at_daemon, read_setup
@@ -64,6 +71,16 @@ class Slurm(Fact, frozen=True):
         elif group is not None:
             seen["running"] = group
         return cls(setup=read_setup(desk, daemon, running=running, enabled=enabled), read_from=seen)
+
+
+def _is_set_up(raw: Raw) -> bool:
+    """Whether there is a configuration, or may be: only what is known to be absent is none."""
+    if not all(isinstance(raw.entry(path), Absent) for path in _CONFS):
+        return True
+    options = [raw.read(path) for path in _OPTIONS]
+    return any(
+        not isinstance(file, Absent) and "conf-server" in getattr(file, "text", "conf-server") for file in options
+    )
 
 
 SLURMD = Subject(SubjectKind.SERVICE, COMM)
