@@ -14,6 +14,7 @@ from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.pci_link import GpuLinks, PciLink
 from gpudoctor.facts.raw import UNRECORDED
 from gpudoctor.facts.topology import WAYS, Device, Topology
+from gpudoctor.facts.virtual_machine import VirtualMachine
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     NODE,
@@ -44,7 +45,11 @@ HALVED = 4
     title="Every GPU is as near to the others as its peers are",
 )
 def gpus_alike(
-    gpus: Reading[PciGpus], topology: Reading[Topology], nvml: Reading[Nvml], links: Reading[NvLinks]
+    gpus: Reading[PciGpus],
+    topology: Reading[Topology],
+    nvml: Reading[Nvml],
+    links: Reading[NvLinks],
+    machine: Reading[VirtualMachine],
 ) -> Verdicts:
     """Collective operations run at the pace of the GPU that is joined worst, so one that differs from its peers costs all of them.
 
@@ -66,6 +71,9 @@ def gpus_alike(
         yield nothing
     elif len(topology.gpus) < 2:
         yield NotApplicable(NODE, "one GPU", topology.cite("devices"))
+    elif isinstance(machine, Unread):
+        # The tree of a virtual machine need not be that of the host.
+        yield machine.about(NODE)
     else:
         yield _pcie_alike(topology)
 
