@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpudoctor.chain import Link
+from gpudoctor.facts.absence import NO_KUBELET, NO_MIG
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.device_plugin import PLUGIN, DevicePlugin, GpuIds, Told, resource
 from gpudoctor.facts.kubelet import KubeletSettings
@@ -38,7 +39,6 @@ FOUND, ONE, STALE, STRATEGY, MAPPING = (
         "mapping-readable",
     )
 )
-NO_KUBELET = "no kubelet runs on this node"
 NO_PLUGIN = "no NVIDIA device plugin on this node"
 NOT_REGISTERED = "no device plugin is registered, see device-plugin.registered"
 _PROCESSES = "processes (/proc/*/stat)"
@@ -243,7 +243,7 @@ def mig_strategy(plugin: DevicePlugin, ids: GpuIds) -> Verdicts:
         yield ids.mig_unread.about(PLUGIN)
         return
     if not ids.mig:
-        yield NotApplicable(NODE, "no GPU is in MIG mode", (ids.shows,))
+        yield NotApplicable(NODE, NO_MIG, (ids.shows,))
         return
     told = plugin.options.get("migStrategy") or _by_what_it_does(plugin, ids)
     if told is None:

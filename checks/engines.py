@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpudoctor.chain import Link
+from gpudoctor.facts.absence import NO_KUBELET
 from gpudoctor.facts.config_text import Malformed
 from gpudoctor.facts.containerd_places import Family
 from gpudoctor.facts.crio import CrioConfig, CrioRuntime, CrioSetup
@@ -247,7 +248,7 @@ def kubelet_engine(node: KubeletEngine) -> Verdicts:
     is set up. An engine that does not start with its files has no socket: then the files are the cause.
     """
     if node.kubelet is None:
-        yield NotApplicable(node, "no kubelet runs on this node", node.cite("processes"))
+        yield NotApplicable(node, NO_KUBELET, node.cite("processes"))
     elif not isinstance(node.endpoint, Endpoint):
         unread = node.endpoint or Unread(Why.NOT_ANSWERED, "kubelet", "its endpoint is not known")
         yield unread.about(node)

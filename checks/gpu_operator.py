@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpudoctor.chain import Link
+from gpudoctor.facts.absence import NO_KUBELET
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.kubelet_engine import KubeletEngine
@@ -253,7 +254,7 @@ def dcgm_exporter(exporter: DcgmExporter) -> Verdicts:
     Easily confused with metrics that lack the names of pods: then the exporter runs, and does not see the kubelet's PodResources.
     """
     if not exporter.looked:
-        yield NotApplicable(NODE, "no kubelet runs on this node")
+        yield NotApplicable(NODE, NO_KUBELET)
     elif not exporter.logs:
         yield (
             exporter.unlisted.about(NODE) if exporter.unlisted else NotApplicable(NODE, "no dcgm-exporter on this node")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpudoctor.chain import Link
+from gpudoctor.facts.absence import NO_KUBELET
 from gpudoctor.facts.config_text import Malformed
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.device_plugin import PLUGIN, resource
@@ -30,7 +31,6 @@ from gpudoctor.verdicts import (
     Why,
 )
 
-NO_KUBELET = "no kubelet runs on this node"
 NO_PLUGIN = "no NVIDIA device plugin on this node"
 STARTING = 60.0
 """So long a plugin may take from its start, or the kubelet's, to its registration: NVML alone takes up to 40 s without persistence."""

@@ -4,7 +4,8 @@ MIG User Guide, "Device Nodes and Capabilities"; NVIDIA/nvidia-container-toolkit
 """
 
 from gpudoctor.chain import Link
-from gpudoctor.checks.mig_use import CAPS, NO_MIG, part_seen
+from gpudoctor.checks.mig_use import CAPS, part_seen
+from gpudoctor.facts.absence import NO_MIG
 from gpudoctor.facts.cgroup_paths import GroupKind
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.device_plugin import PLUGIN, DevicePlugin

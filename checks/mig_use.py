@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gpudoctor.chain import Link
 from gpudoctor.checks.mig import COMPUTE, INSTANCES
+from gpudoctor.facts.absence import NO_MIG
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
 from gpudoctor.facts.mig import Mig
@@ -30,7 +31,6 @@ from gpudoctor.verdicts import (
 )
 
 UUIDS, VIEW = "sharing.mig-uuids", "sharing.mig-view-current"
-NO_MIG = "no GPU is in MIG mode"
 MOST_NAMED = 4
 CAPS = "/dev/nvidia-caps/nvidia-cap"
 
@@ -126,7 +126,7 @@ def _name_gone(subject: Subject, names: list[tuple[str, Evidence]], mig: Mig) ->
     form = ", in the form of drivers up to R460" if old else ""
     summary = f"asks for {', '.join(listed[:MOST_NAMED])}{form}: no such MIG device is there"
     there = tuple(gpu.listed if gpu.device.mig_devices else gpu.nothing_listed for gpu in mig.gpus)
-    shown = there or (Evidence("NVML", "no GPU is in MIG mode"),)
+    shown = there or (Evidence("NVML", NO_MIG),)
     evidence = (*dict.fromkeys(seen for _, seen in names), *shown[:MOST_NAMED])
     if not subject.stands_on:
         # Whose instance it was is not told: where one has none at all, it was that one's.

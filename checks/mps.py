@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.chain import Link
 from gpudoctor.checks.mps_answers import kept_out, named, nobody_left, reached
+from gpudoctor.facts.absence import NO_MPS
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.device_plugin import PLUGIN, GpuIds, resource, shared
 from gpudoctor.facts.mps import DEFAULT_PIPES, MPS, Mps, MpsClient, MpsDaemon
@@ -39,7 +40,6 @@ from gpudoctor.verdicts import (
 
 DAEMON, SERVER, CLIENTS, MIG = (f"sharing.mps-{name}" for name in ("daemon", "server", "clients", "mig"))
 MOST_CLIENTS = "mps_clients"
-NO_MPS = "nothing of MPS runs or is set up here"
 UNSEEN = "nothing here asks for MPS, and whether it runs is not known: no process was seen"
 _NO_DAEMON = "no MPS daemon runs"
 MOST_NAMED = 4

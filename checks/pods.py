@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.chain import Link
+from gpudoctor.facts.absence import NO_KUBELET
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.device_plugin import DevicePlugin, GpuIds
 from gpudoctor.facts.driver import DriverGpu, DriverGpus
@@ -33,7 +34,6 @@ from gpudoctor.verdicts import (
 )
 
 HAVE, ALIVE, BYPASS = "workload.pods-have-their-gpus", "workload.pods-hold-live-gpus", "workload.no-bypass"
-NO_KUBELET = "no kubelet runs on this node"
 NOBODY = "no pod was given a GPU"
 MOST_NAMED = 4
 

@@ -15,7 +15,6 @@ import pytest
 from msgspec.structs import replace
 
 from gpudoctor.config import Config, ConfigError
-from gpudoctor.facts.nccl_topology import NcclTopology, parse_nccl_topology
 from gpudoctor.facts.topology import FullTopology
 from gpudoctor.reports import topo_nccl, topo_svg, topo_terminal
 from gpudoctor.reports.look import Look
@@ -31,6 +30,7 @@ from gpudoctor.topo_run import topo
 from gpudoctor.verdicts import Status
 from tests.chromium import needs_chromium, open_page
 from tests.conftest import Golden
+from tests.nccl_topology import NcclTopology, parse_nccl_topology
 from tests.test_cli import gpudoctor
 from tests.test_packaging import modules_of_a_run
 from tests.topology_corpus import from_nccl

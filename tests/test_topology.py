@@ -9,7 +9,6 @@ import pytest
 
 from gpudoctor.config import Config
 from gpudoctor.facts.desk import Desk
-from gpudoctor.facts.nccl_topology import NcclTopology, parse_nccl_topology
 from gpudoctor.facts.nics import NetworkInterfaces, RdmaDevices
 from gpudoctor.facts.numa import NumaLayout, NumaNode, Package, cpu_set, cpu_text, packages_of
 from gpudoctor.facts.nvidia_smi import answer_from
@@ -27,6 +26,7 @@ from gpudoctor.testing import node
 from gpudoctor.verdicts import Unread, Why
 from tests.captures import Builder
 from tests.hwloc_witness import LSTOPO, Hwloc, hwloc_of, read
+from tests.nccl_topology import NcclTopology, parse_nccl_topology
 from tests.topology_corpus import captured, from_lspci_tree, from_nccl, unpacked
 from tests.topology_trees import Machine, Node, Root, gpu, machines, numbered, port, written
 

@@ -7,6 +7,7 @@ driver-ready and toolkit-ready alone.
 
 from collections.abc import Mapping
 
+from gpudoctor.facts.absence import NO_KUBELET
 from gpudoctor.facts.boot import STAT, booted_at, in_words
 from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.kubelet import KubeletSettings
@@ -19,7 +20,7 @@ CONTAINER_READY = ".driver-ctr-ready"
 """What the driver container writes itself once its driver is loaded, and removes when it ends (gpu-driver-container)."""
 WORKLOAD_TYPE = "workload-type"
 _OF_MACHINES = {"vfio-pci-ready", "vgpu-manager-ready", "host-vgpu-manager-ready", "vgpu-devices-ready"}
-_NO_KUBELET = Evidence("processes (/proc/*/stat)", "no kubelet runs on this node")
+_NO_KUBELET = Evidence("processes (/proc/*/stat)", NO_KUBELET)
 UPTIME = "/proc/uptime"
 STARTING = 600.0
 """So long, in seconds, a stage may take: the validator tries for five minutes to start a pod."""

@@ -15,7 +15,7 @@ from gpudoctor.facts.slurm_files import ConfFile
 from gpudoctor.facts.slurm_gres import NodeConf
 from gpudoctor.facts.slurm_hostlist import split_list
 from gpudoctor.patterns import pattern
-from gpudoctor.verdicts import Evidence, Unread, Why
+from gpudoctor.verdicts import Evidence, Unread
 
 JOURNAL = f"{JOURNALS}slurmd.service.log"
 LINES = "600"
@@ -182,8 +182,3 @@ def detected_in(lines: Sequence[str]) -> tuple[Detected, ...]:
             )
             found[parts[8], parts[9]] = one
     return tuple(found.values())
-
-
-def nothing_read(log: SlurmdLog) -> Unread:
-    """Why the log tells nothing."""
-    return log.unread or Unread(Why.NOT_ANSWERED, log.where or JOURNAL, "tells nothing of GPUs")

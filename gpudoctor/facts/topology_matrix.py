@@ -6,7 +6,6 @@ from functools import cached_property
 from msgspec import Struct
 
 from gpudoctor.facts.desk import Desk, Fact
-from gpudoctor.facts.numa import cpu_set, cpu_text
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.topology import Device, Topology
 from gpudoctor.verdicts import Unread
@@ -92,11 +91,6 @@ def nvlinks(nvml: Nvml | None) -> Mapping[frozenset[str], str]:
     """The pairs of GPUs that NVLinks join, by their names: `NV18`."""
     paths = () if nvml is None else nvml.topology
     return {frozenset((path.one, path.other)): path.path for path in paths if path.nvlinks}
-
-
-def same_cpus(one: str, other: str) -> bool:
-    """Whether two lists name the same CPUs, however they write them: `0,2,4` and `0,2-2,4`."""
-    return cpu_text(cpu_set(one)) == cpu_text(cpu_set(other))
 
 
 def _rdma(topology: Topology) -> Sequence[Device]:

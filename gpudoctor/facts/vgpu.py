@@ -117,7 +117,6 @@ class Vgpu(Fact, frozen=True):
         )
 
 
-GRIDD_SERVICE = Subject(SubjectKind.SERVICE, GRIDD)
 MANAGER_SERVICE = Subject(SubjectKind.SERVICE, MANAGER)
 
 

@@ -15,7 +15,6 @@ from gpudoctor.verdicts import Action, Remedy
 MPS_GUIDE = "https://docs.nvidia.com/deploy/mps/index.html"
 TROUBLESHOOTING = "https://docs.nvidia.com/deploy/mps/latest/troubleshooting.html"
 SHARED_ACCESS = "https://github.com/NVIDIA/k8s-device-plugin#shared-access-to-gpus"
-MIG_GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/index.html"
 
 _DEFAULT = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA has it
 _PLAIN = pattern(r"[\w@%+=:,./-]+")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from gpudoctor.facts.absence import NO_KUBELET
 from gpudoctor.facts.pod_devices import Asking as PodAsking
 from gpudoctor.facts.pod_takers import Taker
 from gpudoctor.facts.workload_devices import Devices
@@ -20,7 +21,6 @@ from gpudoctor.tracing.sight import Sight
 from gpudoctor.verdicts import Cited, Evidence, Unread, Why
 
 STEP = StepId.ALLOCATION
-NO_KUBELET = "no kubelet runs on this node"
 MOST_NAMES = 4
 MOST_CITED = 6
 
