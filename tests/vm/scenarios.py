@@ -37,7 +37,8 @@ class Step:
 
 
 # The stand-in for the driver binds GPUs only: of the guest's NVSwitch it would rightly be said that nobody holds it.
-DOCTOR = "gpudoctor run --skip fabric.switches-seen"
+SKIPPED = "fabric.switches-seen"
+DOCTOR = f"gpudoctor run --skip {SKIPPED}"
 RUN = Step("run", f"{DOCTOR} --format json")
 RECORD = Step("record", f"gpudoctor record -o {SNAPSHOT} --raw")
 START_UP = Step("start-up", "gpudoctor --version")
