@@ -1,82 +1,22 @@
 """Ablation: blind the doctor to one recorded path at a time and see that it neither alarms nor claims what it cannot know."""
 
-import datetime
 import functools
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from gpudoctor.facts.kubernetes_api import NOT_ASKED
-from gpudoctor.facts.raw import Answer, Log, error_name
+from gpudoctor.facts.raw import error_name
 from gpudoctor.registry import built_in
 from gpudoctor.report import Finding, Report
 from gpudoctor.run import Selection, run
 from gpudoctor.sources.recorded import Record, RecordedNode, Tree
 from gpudoctor.testing import config_of, fixtures, node
-from gpudoctor.verdicts import Status, Unread, Why
+from gpudoctor.verdicts import Status, Why
+from tests.blinding import NOW, Ablation
 
 NODES = sorted(place.name for place in fixtures().iterdir() if place.is_dir())
-NOW = datetime.datetime(2026, 11, 29, tzinfo=datetime.timezone.utc)
-
-
-class Blinded(Tree):
-    """A tree of which one path, and all below it, cannot be seen; remembers what was looked at."""
-
-    def __init__(self, whole: Tree, hidden: str | None, error: str) -> None:
-        super().__init__()
-        self.whole = whole
-        self.memory: dict[str, Record | None] = whole.__dict__.setdefault("memory", {})
-        self.hidden = hidden
-        self.error = error
-        self.looked_at: set[str] = set()
-
-    def lookup(self, path: str) -> Record | None:
-        """The error at and below the hidden path, else what the whole tree says."""
-        if self.hidden is not None and (path == self.hidden or path.startswith(self.hidden + "/")):
-            return Record(error=self.error)
-        record = self._remembered(path)
-        if record is not None and record.error is None:
-            self.looked_at.add(path)
-        return record
-
-    def names(self, path: str) -> set[str]:
-        """The names of the whole tree."""
-        return self.whole.names(path)
-
-    def _remembered(self, path: str) -> Record | None:
-        """Hundreds of runs look at the same files: read each once."""
-        if path not in self.memory:
-            self.memory[path] = self.whole.lookup(path)
-        return self.memory[path]
-
-
-whole_node = functools.lru_cache(maxsize=1)(node)
-
-
-class BlindedNode(RecordedNode):
-    """A recorded node seen through a blinded tree, and perhaps without one of its logs or answers."""
-
-    def __init__(self, name: str, hidden: str | None = None, error: str = "EACCES") -> None:
-        whole = whole_node(name)
-        assert whole.manifest is not None
-        super().__init__(Blinded(whole.tree, hidden, error), complete=whole.manifest.complete, uid=whole.uid)
-        self.whole = whole
-        self.hidden = hidden
-        self.why = Why.NO_PERMISSION if error == "EACCES" else Why.NOT_RECORDED
-
-    def log(self, name: str) -> Log | Unread:
-        """The log, unless it is hidden."""
-        return Unread(self.why, name, "hidden") if self.hidden == name else self.whole.log(name)
-
-    def answer(self, name: str, gate: Any) -> Answer | Unread:
-        """The answer, unless it is hidden."""
-        return Unread(self.why, name, "hidden") if self.hidden == f"answers/{name}" else self.whole.answer(name, gate)
-
-
-def _run(blinded: BlindedNode) -> Report:
-    return run(blinded, config_of(blinded.whole), built_in(), Selection(), NOW)
 
 
 def _findings(report: Report) -> dict[str, Finding]:
@@ -91,8 +31,13 @@ def _alarms(report: Report) -> set[tuple[str, Status]]:
     }
 
 
-def _cited(evidence_path: str, whole: RecordedNode) -> Iterator[str]:
+@functools.lru_cache(maxsize=4096)
+def _cited(evidence_path: str, whole: RecordedNode) -> frozenset[str]:
     """The paths a citation stands on: as written and as resolved, with everything above each."""
+    return frozenset(_standing_on(evidence_path, whole))
+
+
+def _standing_on(evidence_path: str, whole: RecordedNode) -> Iterator[str]:
     for place in (evidence_path, *(whole._resolve(evidence_path, follow=follow) for follow in (False, True))):
         if isinstance(place, str):
             parts = place.strip("/").split("/")
@@ -105,7 +50,7 @@ def _still_citing(report: Report, hidden: str, whole: RecordedNode) -> list[str]
         if finding.status is not Status.PASS:
             continue
         for evidence in finding.evidence:
-            paths = set(_cited(evidence.where, whole)) if evidence.where.startswith("/") else set()
+            paths = _cited(evidence.where, whole) if evidence.where.startswith("/") else frozenset()
             via_answer = evidence.where.startswith(_ANSWERED.get(hidden, "no answer"))
             if hidden in paths or via_answer or (hidden == "kernel.log" and evidence.where.startswith("kernel log")):
                 citing.append(f"{finding.id} cites {evidence.where}")
@@ -116,23 +61,19 @@ _ANSWERED = {"answers/nvml": "NVML", "answers/tasks": "tasks "}
 """How citations of an answer begin."""
 
 
-def _candidates(name: str) -> list[str]:
+def _candidates(node_of: Ablation) -> list[str]:
     """Every recorded thing that a run over the whole node looks at; of a node derived from another, what its author changed.
 
     What is the same as in the base is blinded there. Paths that an alarm cites are blinded in any case.
     """
-    blinded = BlindedNode(name)
-    report = _run(blinded)
-    assert isinstance(blinded.tree, Blinded)
-    alike = _gpus_like_others(report)
-    paths = [path for path in sorted(blinded.tree.looked_at - {"/"}) if not any(address in path for address in alike)]
-    base = _base(name)
+    alike = _gpus_like_others(node_of.report)
+    paths = [path for path in sorted(node_of.looked_at - {"/"}) if not any(address in path for address in alike)]
+    base = _base(node_of.name)
     if base is not None:
-        cited = _cited_by_alarms(report, blinded.whole)
-        paths = [
-            path for path in paths if path in cited or _record(blinded.whole, path) != _record(base_node(base), path)
-        ]
-    answers = sorted(place.stem for place in (fixtures() / name / "answers").glob("*.json"))
+        whole = node_of.node.whole
+        cited = _cited_by_alarms(node_of.report, whole)
+        paths = [path for path in paths if path in cited or _record(whole, path) != _record(base_node(base), path)]
+    answers = sorted(place.stem for place in (fixtures() / node_of.name / "answers").glob("*.json"))
     return [*paths, "kernel.log", *(f"answers/{answer}" for answer in answers)]
 
 
@@ -171,14 +112,14 @@ def _may_be_gone(before: Report, after: Report) -> bool:
     return any(result.status is Status.FAIL for result in (*before.results, *after.results))
 
 
-@pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("error", ["EACCES", "ENOENT"])
+@pytest.mark.parametrize("name", NODES)
 def test_blinding_neither_alarms_nor_leaves_a_claim(name: str, error: str) -> None:
-    whole = node(name)
-    before = _run(BlindedNode(name))
+    node_of = ablation(name)
+    whole, before = node_of.node.whole, node_of.report
     problems = []
-    for hidden in _candidates(name):
-        after = _run(BlindedNode(name, hidden, error))
+    for hidden in _candidates(node_of):
+        after = node_of.without(hidden, error)
         # What was blocked before was never said to be well: blinding the blocker only lets it speak.
         blocked = {result.check for result in before.results if result.status is Status.BLOCKED}
         # Where the GPUs cannot be told apart any more, what was said of each is said of the node.
@@ -201,8 +142,25 @@ def test_blinding_neither_alarms_nor_leaves_a_claim(name: str, error: str) -> No
     assert not problems, "\n".join(problems[:20])
 
 
+ablation = functools.lru_cache(maxsize=1)(Ablation)
+
+
+@pytest.mark.parametrize("name", [*NODES[::50], "h100x8", "dgx-b200x8"])
+@pytest.mark.parametrize("error", ["EACCES", "ENOENT"])
+def test_what_is_not_read_anew_is_what_it_was(name: str, error: str) -> None:
+    node_of = ablation(name)
+    hidden = _candidates(node_of)
+    for one in [*hidden[:: max(1, len(hidden) // 12)], *hidden[-3:]]:
+        reused, anew = node_of.without(one, error), node_of.without_reuse(one, error)
+        for report in (reused, anew):
+            assert report.results
+        assert reused.results == anew.results, one
+        assert (reused.root_causes, reused.verdict, reused.sharing) == (anew.root_causes, anew.verdict, anew.sharing)
+        assert set(reused.not_seen) == set(anew.not_seen), one
+
+
 def test_ablation_covers_enough() -> None:
-    assert len(_candidates("h100x8")) > 80
+    assert len(_candidates(ablation("h100x8"))) > 80
     assert len([name for name in NODES if _base(name) is None]) > 20
 
 

@@ -19,9 +19,10 @@ from gpudoctor.sources.recorded import Record, RecordedNode
 from gpudoctor.sources.snapshot import Snapshot
 from gpudoctor.testing import fixtures, node, run_node
 from gpudoctor.verdicts import Status, Why
+from tests.blinding import BlindedNode, whole_node
 from tests.captures import Builder, fact
 from tests.conftest import SHARED
-from tests.test_ablation import BlindedNode, _candidates, _still_citing, whole_node
+from tests.test_ablation import _candidates, _still_citing, ablation
 
 PRESENT, HARDWARE, VERSIONS = "pcie.gpus-present", "pcie.hardware-profile", "driver-cuda.expected-versions"
 DMI = "/sys/class/dmi/id"
@@ -517,7 +518,7 @@ def test_blinding_neither_alarms_nor_leaves_a_claim(name: str, expect: Config) -
         return {f"{finding.id} {finding.cause}" for finding in found if finding.status in (Status.FAIL, Status.WARN)}
 
     before = alarms(diagnosed(BlindedNode(name), expect))
-    for hidden in _candidates(name):
+    for hidden in _candidates(ablation(name)):
         for error in ("EACCES", "ENOENT"):
             after = diagnosed(BlindedNode(name, hidden, error), expect)
             assert error == "ENOENT" or alarms(after) <= before, hidden

@@ -4,7 +4,17 @@ import re
 from collections.abc import Callable, Iterable
 
 from gpudoctor.patterns import pattern
-from gpudoctor.sources.private_rules import IDENTITIES, MACHINES, PEOPLE, SECRETS, TOKENS, WORKLOADS, Rule, lines_of
+from gpudoctor.sources.private_rules import (
+    IDENTITIES,
+    MACHINES,
+    PEOPLE,
+    SECRETS,
+    TOKENS,
+    WORKLOADS,
+    Rule,
+    Rules,
+    lines_of,
+)
 from gpudoctor.sources.private_words import is_peculiar, is_public_domain, learnable, tells
 from gpudoctor.sources.public_pods import is_peculiar_pod
 
@@ -16,11 +26,13 @@ _SYSLOG_HOST = pattern(
     re.MULTILINE,
 )
 _UNIT_OF_PATH = pattern(r"[^\s/\"'=]{1,400}\.(?:device|mount|automount|swap)\b")
-TELLING = tuple(
-    rule
-    for rules in (TOKENS, SECRETS, IDENTITIES, PEOPLE, MACHINES, WORKLOADS)
-    for rule in rules
-    if rule.learned or {"host", "user", "pod"} & set(rule.kinds)
+TELLING = Rules(
+    *(
+        rule
+        for rules in (TOKENS, SECRETS, IDENTITIES, PEOPLE, MACHINES, WORKLOADS)
+        for rule in rules
+        if rule.learned or {"host", "user", "pod"} & set(rule.kinds)
+    )
 )
 _WHOLE = "-_"
 
@@ -41,7 +53,8 @@ class Names:
             lower = chunk.lower()
             for host in _SYSLOG_HOST.findall(chunk):
                 self.learn(host, "host")
-            for rule in TELLING:
+            for place in TELLING.called_for(lower):
+                rule = TELLING.rules[place]
                 for begin, end in lines_of(rule, chunk, lower):
                     self._learn_by(rule, chunk[begin:end])
 

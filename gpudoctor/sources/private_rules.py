@@ -20,6 +20,28 @@ class Rule(Struct, frozen=True):
     in_paths: bool = False
 
 
+SHORT = 400
+"""A text of as many characters is often one of many alike: a recording says the same of each GPU, and of each process."""
+_MOST_REMEMBERED = 20_000
+
+
+class Rules:
+    """Rules in their order, and which of them the words of a text call for."""
+
+    def __init__(self, *rules: Rule) -> None:
+        self.rules = rules
+        self._remembered: dict[str, tuple[int, ...]] = {}
+
+    def called_for(self, lower: str) -> tuple[int, ...]:
+        """The places of the rules of which a word stands in a text in lower case."""
+        known = self._remembered.get(lower)
+        if known is None:
+            known = tuple(place for place, rule in enumerate(self.rules) if any(need in lower for need in rule.needs))
+            if len(lower) <= SHORT and len(self._remembered) < _MOST_REMEMBERED:
+                self._remembered[lower] = known
+        return known
+
+
 def lines_of(rule: Rule, text: str, lower: str) -> list[tuple[int, int]]:
     """Where the lines of a text begin and end in which a rule's words stand; `lower` is the text in lower case."""
     # Few letters are longer in lower case.

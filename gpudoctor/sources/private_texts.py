@@ -12,7 +12,17 @@ from gpudoctor.patterns import pattern
 from gpudoctor.sources.private_addresses import IN_NAME, without_hardware_addresses, without_ipv4, without_ipv6
 from gpudoctor.sources.private_keys import without_keys
 from gpudoctor.sources.private_names import Names, is_name
-from gpudoctor.sources.private_rules import IDENTITIES, MACHINES, PEOPLE, SECRETS, TOKENS, WORKLOADS, Rule, lines_of
+from gpudoctor.sources.private_rules import (
+    IDENTITIES,
+    MACHINES,
+    PEOPLE,
+    SECRETS,
+    TOKENS,
+    WORKLOADS,
+    Rule,
+    Rules,
+    lines_of,
+)
 from gpudoctor.sources.private_variables import Variables
 from gpudoctor.sources.private_words import (
     CAPITAL_TOP_LEVEL,
@@ -90,17 +100,17 @@ class Texts:
 
     def path(self, path: str) -> str:
         """A path, or a part of one, without the names in it."""
-        return self._reveal(self._names_in(self._by_rules(path, IN_PATHS)))
+        return self._reveal(self._names_in(self._by_rules(path, _IN_PATHS)))
 
     def part(self, text: str) -> str:
         """A part of a text, still with marks."""
         return self._stretch(text, Form.DEFINITIONS)
 
     def _stretch(self, text: str, form: Form) -> str:
-        text = self._by_rules(text, TOKENS)
+        text = self._by_rules(text, _TOKENS)
         if "://" in text:
             text = _URL.sub(self._url, text)
-        text = self._by_rules(text, SECRETS)
+        text = self._by_rules(text, _SECRETS)
         if form is Form.PARAMETERS:
             text = self.variables.parameters(text)
         text = self.variables.without_parameters(text)
@@ -108,7 +118,7 @@ class Texts:
             text = self.variables.without_audited(text)
         if form is Form.LOG and "=" in text:
             text = self.variables.without_assigned(text)
-        return self._names_in(self._by_rules(text, NAMING))
+        return self._names_in(self._by_rules(text, _NAMING))
 
     def _names_in(self, text: str) -> str:
         if "/" in text:
@@ -128,7 +138,16 @@ class Texts:
 
     # rules ----------------------------------------------------------------------------------------------------------
 
-    def _by_rules(self, text: str, rules: tuple[Rule, ...]) -> str:
+    def _by_rules(self, text: str, rules: Rules) -> str:
+        lower = text.lower()
+        for place in rules.called_for(lower):
+            new = self._by_rule(text, rules.rules[place], lines_of(rules.rules[place], text, lower))
+            if new != text:
+                return self._by_each(new, rules.rules[place + 1 :])
+        return text
+
+    def _by_each(self, text: str, rules: tuple[Rule, ...]) -> str:
+        """By the rules that follow one which changed the text."""
         lower = text.lower()
         for rule in rules:
             if lines := lines_of(rule, text, lower):
@@ -262,5 +281,6 @@ def stretches(text: str) -> Iterator[str]:
     return (match[0] for match in _LINES.finditer(text)) if len(text) > STRETCH else iter((text,))
 
 
-NAMING = IDENTITIES + WORKLOADS + PEOPLE + MACHINES
-IN_PATHS = tuple(rule for rule in NAMING if rule.in_paths)
+_TOKENS, _SECRETS = Rules(*TOKENS), Rules(*SECRETS)
+_NAMING = Rules(*IDENTITIES, *WORKLOADS, *PEOPLE, *MACHINES)
+_IN_PATHS = Rules(*(rule for rule in _NAMING.rules if rule.in_paths))
