@@ -12,7 +12,7 @@ DEV_READY := $(VENV)/ready-to-develop
 SICK_NODE := fixtures/nodes/nouveau-and-broken-daemon-json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check format golden test-vm test-vm-systemd bench score knowledge catalogue podresources screenshots wheel clean
+.PHONY: help run test lint check format golden test-vm test-vm-systemd bench score knowledge catalogue podresources screenshots completion man docs wheel single-file deb rpm clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | column -t -s @ 2>/dev/null || sed -n 's/^\([a-z-]*\):.*## /  \1: /p' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ bench: $(RUN_READY) ## measure speed and memory against their limits; ARGS=--pro
 	$(BIN)/python bench/run.py $(ARGS)
 	$(BIN)/python bench/search.py
 	$(BIN)/python bench/topo.py
+	$(BIN)/python bench/health.py
+	$(BIN)/python bench/html_page.py
+	PYTHONPATH=. $(BIN)/python bench/tui.py
 
 score: $(RUN_READY) ## count how often the right cause is named over real captures; ARGS=--write renews docs/accuracy.md
 	$(BIN)/python -m bench.score $(ARGS)
@@ -88,13 +91,35 @@ catalogue: $(DEV_READY) ## write down anew the checks that a run loads only wher
 podresources: $(RUN_READY) ## renew the messages of the kubelet's PodResources API from their .proto; fetches a compiler
 	$(BIN)/python -m tools.podresources
 
-screenshots: $(DEV_READY) ## write HTML reports and pictures of them into build/screenshots, to be looked at; needs chromium
+screenshots: $(DEV_READY) ## write HTML reports and pictures of them into build/screenshots, to be looked at, and renew docs/images; needs chromium
 	$(BIN)/python -m tests.screenshots build/screenshots
+	$(BIN)/python -m tests.screenshots --readme docs/images
+
+completion: $(DEV_READY) ## write down anew what completes gpudoctor's words in bash, zsh and fish
+	$(BIN)/python -m tools.completion
+
+man: $(RUN_READY) ## write the man pages into build/man
+	$(BIN)/python -m tools.man_pages build/man
+
+docs: $(DEV_READY) ## build the documentation's site into build/site, with a page for each check
+	$(PIP) install --editable '.[docs]'
+	rm -rf build/site-source
+	$(BIN)/python -m tools.check_pages build/site-source
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # A file left in build/ by an earlier wheel would go into this one.
 wheel: $(DEV_READY) ## build the wheel into dist/
-	rm -rf build dist
+	rm -rf build/lib build/bdist.* dist/*.whl
 	$(BIN)/python -m build --wheel
+
+single-file: wheel ## build dist/gpudoctor.pyz, for every Python from 3.10 on of this kind of machine
+	$(BIN)/python -m tools.single_file -o dist/gpudoctor.pyz dist/*.whl
+
+deb: wheel ## build Debian's package into dist/; needs debhelper
+	$(BIN)/python -m tools.os_packages deb dist/*.whl
+
+rpm: wheel ## build RPM's package into dist/; needs rpmbuild
+	$(BIN)/python -m tools.os_packages rpm dist/*.whl
 
 clean: ## remove what can be made again
 	rm -rf build dist $(VENV) *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpudoctor.chain import Link
+from gpudoctor.facts.absence import NO_ADVISORIES
 from gpudoctor.facts.advised_software import AdvisedSoftware
 from gpudoctor.facts.raw import Absent
 from gpudoctor.facts.software import Version
@@ -38,6 +39,8 @@ CHECK = "toolkit.known-vulnerabilities"
 _HOOKS_SINCE = (1, 17, 5)
 """From this release on legacy mode uses the hooks of CVE-2025-23266 and -23267 too, before only CDI did (bulletin 5659)."""
 _COMPAT = "CVE-2025-23266"
+MOST_IN_WORDS = 2
+"""Of so many, the worst, the summary tells what they are; all are told beside it, with their sources."""
 
 
 @check(
@@ -59,7 +62,7 @@ def known_vulnerabilities(software: AdvisedSoftware) -> Verdicts:
     The GPU Operator tells no version on a node; its toolkit is judged as the toolkit.
     """
     if not software.asked:
-        yield NotApplicable(NODE, "advisories are not asked for: set `advisories = true` in /etc/gpudoctor/config.toml")
+        yield NotApplicable(NODE, NO_ADVISORIES)
         return
     if isinstance(software.versions, Unread):
         yield software.versions.about(NODE)
@@ -89,14 +92,15 @@ def _warning(
 ) -> Verdict:
     worst = sorted(found, key=lambda advisory: (advisory.cvss is None, -(advisory.cvss or 0)))
     target = max((fix_for(advisory, release) for advisory in found), key=order)
-    listed = "; ".join(f"{one.id}{_score(one)}: {one.summary}" for one in worst)
+    told = [f"{one.id}{_score(one)}: {one.summary}" for one in worst[:MOST_IN_WORDS]]
+    listed = "; ".join((*told, *(f"{one.id}{_score(one)}" for one in worst[MOST_IN_WORDS:])))
     begin = (
         f"{version} is a distribution's build: check its advisories for"
         if version.from_distribution
         else f"{version} has"
     )
     summary = f"{begin} {listed}. Fixed upstream in {target} (table of {TABLE_DATE})"
-    sources = tuple(f"{one.id}, {one.published}: {one.source}; needs {one.needs.value}" for one in worst)
+    sources = tuple(f"{one.id}, {one.published}: {one.summary}; {one.source}; needs {one.needs.value}" for one in worst)
     remedies: tuple[Remedy, ...] = (_update(subject, target, version),)
     if any(one.id == _COMPAT for one in found):
         remedies = (NO_HOOK, *remedies)

@@ -2,44 +2,45 @@
 
 import argparse
 import datetime
-import errno
 import importlib
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpudoctor.cli_parser import DIFF_FORMATS
+from gpudoctor.cli_options import DIFF_FORMATS
 from gpudoctor.config import Config, ConfigError, from_json, nearest
 from gpudoctor.exits import ExitCode
 from gpudoctor.facts.raw import Raw
+from gpudoctor.outputs import must_have_stdout, output, say, write
 from gpudoctor.sources.errors import SourceError
 
 if TYPE_CHECKING:
     from gpudoctor.diff import Diff
     from gpudoctor.explaining import Explanation
-    from gpudoctor.registry import Check
+    from gpudoctor.registry import Check, Registry
     from gpudoctor.report import Report
+    from gpudoctor.run import Selection
 
 
 def run_command(options: argparse.Namespace) -> int:
     """`gpudoctor run`."""
     from gpudoctor.registry import built_in
-    from gpudoctor.run import Selection, run
+    from gpudoctor.run import Selection
 
     registry = built_in(deferred=True)
-    outputs = [_output(word) for word in options.output]
-    raw, config, now = _source(options, registry.ids)
+    outputs = [output(word) for word in options.output]
+    source = _source(options, registry.ids)
     selection = Selection(tuple(options.link), tuple(options.check), tuple(options.skip))
     durations: dict[str, float] = {}
-    report = run(raw, config, registry, selection, now, durations, active=options.active)
+    report = _run(options, source, registry, selection, durations, {options.format, *(form for form, _ in outputs)})
     if options.verbose > 1:
         for name, seconds in sorted(durations.items(), key=lambda item: -item[1]):
             print(f"gpudoctor: {name} read in {seconds * 1000:.1f} ms", file=sys.stderr)
     for form, path in outputs:
-        _write(path, _render(report, form, options, file=True))
-    _say(_render(report, options.format, options, file=False))
+        write(path, _render(report, form, options, file=True))
+    if options.format != "stream":
+        say(_render(report, options.format, options, file=False))
     if options.format == "npd":
         from gpudoctor.reports.npd import exit_code
 
@@ -47,23 +48,56 @@ def run_command(options: argparse.Namespace) -> int:
     return report.exit_code
 
 
+def _run(
+    options: argparse.Namespace,
+    source: tuple[Raw, Config, datetime.datetime],
+    registry: "Registry",
+    selection: "Selection",
+    durations: dict[str, float],
+    forms: set[str],
+) -> "Report":
+    """With details where they were asked for, or where a form shows them."""
+    raw, config, now = source
+    if "stream" in forms:
+        from gpudoctor.stream_run import stream
+
+        must_have_stdout()
+        place = options.node or ("this node" if options.root == "/" else options.root)
+        source_of = (raw, config, registry, selection, now)
+        return stream(sys.stdout, place, *source_of, durations, active=options.active)
+    if options.details or "html" in forms:
+        from gpudoctor.details_run import run_in_full
+
+        return run_in_full(raw, config, registry, selection, now, durations, active=options.active)
+    from gpudoctor.run import run
+
+    return run(raw, config, registry, selection, now, durations, active=options.active)
+
+
 def render_command(options: argparse.Namespace) -> int:
     """`gpudoctor render`: the exit code says that it was done, not what the report says."""
     from gpudoctor.reports.saved import read_report
 
     report = read_report(options.report)
-    _say(_render(report, options.format, options, file=False))
+    say(_render(report, options.format, options, file=False))
     return ExitCode.OK
+
+
+def tui_command(options: argparse.Namespace) -> int:
+    """`gpudoctor tui`: the exit code says nothing of the node."""
+    from gpudoctor.reports.tui.start import tui
+
+    return tui(options)
 
 
 def record_command(options: argparse.Namespace) -> int:
     """`gpudoctor record`."""
+    from gpudoctor.details_run import run_in_full
     from gpudoctor.facts.cuda_toolkits import CudaToolkits
     from gpudoctor.facts.desk import Desk
-    from gpudoctor.facts.topology import FullTopology
     from gpudoctor.probes.deadline import Deadline
     from gpudoctor.registry import built_in
-    from gpudoctor.run import Selection, run
+    from gpudoctor.run import Selection
     from gpudoctor.sources.config_files import load_config
     from gpudoctor.sources.live import Live
     from gpudoctor.sources.recorder import Recorder
@@ -76,11 +110,9 @@ def record_command(options: argparse.Namespace) -> int:
     registry = built_in(deferred=True)
     config = load_config(options.root, registry.ids, options.config)
     recorder = Recorder(Live(Deadline(options.deadline), options.root, options.kubeconfig))
-    report = run(recorder, config, registry, Selection(), recorder.recorded_at, active=options.active)
-    # No check asks for toolkits, nor for all of the topology; `gpudoctor compat` and `topo` do, of a recording as well.
-    desk = Desk(recorder, config)
-    desk.get(CudaToolkits)
-    desk.get(FullTopology)
+    # With details, for `gpudoctor topo`, `trace` and a page read the same of a recording; no check asks for toolkits, as `compat` does.
+    report = run_in_full(recorder, config, registry, Selection(), recorder.recorded_at, active=options.active)
+    Desk(recorder, config).get(CudaToolkits)
     members = recorder.members(config)
     if not options.raw:
         from gpudoctor.sources.redaction import redact, site_salt
@@ -140,12 +172,12 @@ def trace_command(options: argparse.Namespace) -> int:
     if options.format == "json":
         from gpudoctor.reports import json
 
-        _say(json.render(traced))
+        say(json.render(traced))
     else:
         from gpudoctor.reports.look import Look
         from gpudoctor.reports.trace_terminal import render
 
-        _say(render(traced, Look.chosen(options, sys.stdout, file=False)))
+        say(render(traced, Look.chosen(options, sys.stdout, file=False)))
     return traced.exit_code
 
 
@@ -159,12 +191,12 @@ def compat_command(options: argparse.Namespace) -> int:
     if options.format == "json":
         from gpudoctor.reports import json
 
-        _say(json.render(result))
+        say(json.render(result))
     else:
         from gpudoctor.reports.compat_terminal import render
         from gpudoctor.reports.look import Look
 
-        _say(render(result, Look.chosen(options, sys.stdout, file=False)))
+        say(render(result, Look.chosen(options, sys.stdout, file=False)))
     return ExitCode.OK
 
 
@@ -178,10 +210,10 @@ def topo_command(options: argparse.Namespace) -> int:
         from gpudoctor.reports.look import Look
         from gpudoctor.reports.topo_terminal import render
 
-        _say(render(result, Look.chosen(options, sys.stdout, file=False)))
+        say(render(result, Look.chosen(options, sys.stdout, file=False)))
         return ExitCode.OK
     name = {"svg": "topo_svg", "nccl": "topo_nccl"}.get(options.format, "json")
-    _say(importlib.import_module(f"gpudoctor.reports.{name}").render(result))
+    say(importlib.import_module(f"gpudoctor.reports.{name}").render(result))
     return ExitCode.OK
 
 
@@ -193,7 +225,7 @@ def diff_command(options: argparse.Namespace) -> int:
     from gpudoctor.registry import built_in
 
     registry = built_in(deferred=True)
-    outputs = [_output(word) for word in options.output]
+    outputs = [output(word) for word in options.output]
     if wrong := next((form for form, _ in outputs if form not in DIFF_FORMATS), None):
         raise ConfigError(f"-o {wrong}: diff writes {', '.join(DIFF_FORMATS)}")
     a, b = (
@@ -202,8 +234,8 @@ def diff_command(options: argparse.Namespace) -> int:
     )
     result = diff(a, b, Way(options.way) if options.way else None)
     for form, path in outputs:
-        _write(path, _render_diff(result, form, options, file=True))
-    _say(_render_diff(result, options.format, options, file=False))
+        write(path, _render_diff(result, form, options, file=True))
+    say(_render_diff(result, options.format, options, file=False))
     return result.exit_code
 
 
@@ -221,11 +253,42 @@ def _render_diff(result: "Diff", form: str, options: argparse.Namespace, *, file
     return json.render(result)
 
 
+def health_command(options: argparse.Namespace) -> int:
+    """`gpudoctor health`."""
+    from gpudoctor.health_run import health
+
+    return health(options, _source)
+
+
+def history_command(options: argparse.Namespace) -> int:
+    """`gpudoctor history`: the exit code says that it was done, not what was wrong."""
+    from gpudoctor.history_run import history
+
+    say(history(options))
+    return ExitCode.OK
+
+
 def schema_command(options: argparse.Namespace) -> int:
     """`gpudoctor schema`."""
-    described = importlib.import_module(f"gpudoctor.{options.of}")
+    places = {"report": "details", "stream": "stream_run", "health": "health.answer", "history": "health.history"}
+    module = places.get(options.of, options.of)
+    described = importlib.import_module(f"gpudoctor.{module}")
     _print_json(described.json_schema())
     return ExitCode.OK
+
+
+def install_command(options: argparse.Namespace) -> int:
+    """`gpudoctor install`."""
+    from gpudoctor import install_run
+
+    return install_run.install_command(options)
+
+
+def completion_command(options: argparse.Namespace) -> int:
+    """`gpudoctor completion`."""
+    from gpudoctor import install_run
+
+    return install_run.completion_command(options)
 
 
 def _explained(word: str) -> "Explanation | Check":
@@ -255,6 +318,7 @@ def _check_text(check: "Check") -> str:
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run": run_command,
+    "tui": tui_command,
     "record": record_command,
     "render": render_command,
     "checks": checks_command,
@@ -263,6 +327,10 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "compat": compat_command,
     "topo": topo_command,
     "diff": diff_command,
+    "health": health_command,
+    "history": history_command,
+    "install": install_command,
+    "completion": completion_command,
     "schema": schema_command,
 }
 
@@ -299,56 +367,6 @@ def _source(options: argparse.Namespace, check_ids: tuple[str, ...]) -> tuple[Ra
 
         config = read_config(options.config, check_ids)
     return node, config, now
-
-
-def _output(word: str) -> tuple[str, Path]:
-    """`[FORMAT=]FILE`; without a format the file's suffix decides."""
-    from gpudoctor.cli_parser import FORMATS
-
-    form, equals, path = word.partition("=")
-    if equals and form in FORMATS:
-        return form, Path(path)
-    suffix = {".json": "json", ".txt": "terminal", ".md": "markdown", ".prom": "node-exporter", ".html": "html"}.get(
-        Path(word).suffix
-    )
-    if suffix is None:
-        raise ConfigError(f"-o {word}: say which format, as in -o json={word}; known are {', '.join(FORMATS)}")
-    return suffix, Path(word)
-
-
-def _say(text: str) -> None:
-    if sys.stdout is None:
-        raise SourceError("there is no stdout to write the report to; use -o")
-    sys.stdout.write(text)
-
-
-def _write(path: Path, text: str) -> None:
-    """At once or not at all, and readable by all: whoever collects it must not see half of it.
-
-    A place that is no regular file, such as /dev/stderr or a pipe, is written to as it is.
-    """
-    import tempfile
-
-    try:
-        if path.exists() and not path.is_file():
-            path.write_text(text, "utf-8")
-            return
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with open(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(temporary, 0o644)
-            try:
-                os.replace(temporary, path)
-            except OSError as error:
-                # A mount point, as the /dev/termination-log of a pod, can be written to but not replaced (rename(2), EBUSY).
-                if error.errno != errno.EBUSY:
-                    raise
-                path.write_text(text, "utf-8")
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-    except OSError as error:
-        raise SourceError(f"{path}: cannot write the report: {error.strerror}") from error
 
 
 def _render(report: "Report", form: str, options: argparse.Namespace, *, file: bool) -> str:

@@ -55,6 +55,33 @@ class Slurm(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
             raise ValueError("slurm.failures must be 1 or more")
 
 
+class Health(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How `gpudoctor health` counts and how much it remembers.
+
+    What is wrong counts when it was seen in `lasting` passes in a row; what changes `flapping_changes` times within `flapping_window`
+    seconds is told once. `keep_days` and `keep_runs` bound the memory. With `ask_nvml` NVML is asked even while nobody uses a GPU.
+    A cached answer is stale after `stale_after` seconds, by default after three intervals between passes, and not before ten minutes.
+    """
+
+    lasting: int = 2
+    flapping_changes: int = 6
+    flapping_window: float = 3600.0
+    keep_days: float = 90.0
+    keep_runs: int = 10_000
+    ask_nvml: bool = False
+    stale_after: float | None = None
+
+    def __post_init__(self) -> None:
+        for key, least, most in (("lasting", 1, 1000), ("flapping_changes", 2, 1000), ("keep_runs", 1, 100_000)):
+            if not least <= getattr(self, key) <= most:
+                raise ValueError(f"health.{key} must be from {least} to {most}")
+        for key in ("flapping_window", "keep_days", "stale_after"):
+            value = getattr(self, key)
+            # NaN compares with nothing.
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"health.{key} must be more than 0")
+
+
 class Waiver(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A finding known and accepted: it keeps its status and evidence but does not count until `until` has passed."""
 
@@ -84,6 +111,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     disable: tuple[str, ...] = ()
     waive: tuple[Waiver, ...] = ()
     slurm: Slurm = Slurm()
+    health: Health = Health()
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; what is at its default is left out."""

@@ -16,6 +16,8 @@ from gpudoctor.knowledge import TABLES_DATE
 from gpudoctor.outcome import Judgement, Outcome
 from gpudoctor.report import SCHEMA, Finding, Node, NotSeen, Overall, Report, Result, RootCause, SharedGpu, Tool, Waived
 from gpudoctor.verdicts import (
+    MOST_SAID,
+    MOST_SHOWN,
     AboutSubject,
     Fail,
     NotApplicable,
@@ -26,6 +28,7 @@ from gpudoctor.verdicts import (
     Unread,
     Warn,
     Why,
+    cut,
 )
 
 EXIT_CODES = {Overall.PASS: 0, Overall.WARN: 1, Overall.FAIL: 2, Overall.UNKNOWN: 3}
@@ -198,7 +201,7 @@ def _in_words(group: Sequence[Judgement], subjects: Sequence[Subject]) -> str:
     """The first finding's words after whom they are about; how many more there are that say it of something else."""
     first, *others = dict.fromkeys(_summary(judgement) for judgement in group)
     words = first + more_like_it(len(others))
-    return words if subjects[0].kind is SubjectKind.NODE else f"{label(subjects)}: {words}"
+    return cut(words if subjects[0].kind is SubjectKind.NODE else f"{label(subjects)}: {words}", MOST_SHOWN)
 
 
 def _subjects(group: Sequence[Judgement]) -> Iterator[Subject]:
@@ -233,7 +236,7 @@ def more_like_it(others: int) -> str:
 
 def _summary(judgement: Judgement) -> str:
     verdict = judgement.verdict
-    return verdict.reason if isinstance(verdict, NotApplicable) else verdict.summary
+    return cut(verdict.reason if isinstance(verdict, NotApplicable) else verdict.summary, MOST_SAID)
 
 
 def _consequences(roots: frozenset[str], explained: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
@@ -262,11 +265,17 @@ def _result(outcome: Outcome, diagnosis: Diagnosis, weight: Mapping[str, int], i
         title=outcome.check.title,
         status=status,
         why=why,
-        detail=outcome.detail or _detail(status, findings) or _blocked_by_hidden(outcome, ids),
+        detail=cut(outcome.detail or _detail(status, findings) or _blocked_by_hidden(outcome, ids), MOST_SHOWN),
         blocked_by=tuple(finding for finding in outcome.blocked_by if finding in ids),
         essential=outcome.check.essential,
         findings=tuple(findings),
     )
+
+
+def detail_of(outcome: Outcome) -> str:
+    """What a report will say of a check in one line, before it is known what explains what."""
+    findings = [_finding(judgement, Diagnosis((outcome,), {})) for judgement in outcome.judgements]
+    return outcome.detail or _detail(outcome.status, findings)
 
 
 def _blocked_by_hidden(outcome: Outcome, ids: Set[str]) -> str:
@@ -308,7 +317,7 @@ def _finding(judgement: Judgement, diagnosis: Diagnosis) -> Finding:
         subject=verdict.subject,
         status=judgement.status,
         summary=_summary(judgement),
-        cause=wrong.cause if wrong else "",
+        cause=cut(wrong.cause, MOST_SAID) if wrong else "",
         why=unknown.why if unknown else None,
         would_need=unknown.would_need if unknown else "",
         breaks=verdict.breaks.value if isinstance(verdict, Fail) else None,
@@ -326,9 +335,9 @@ def _not_seen(diagnosis: Diagnosis, unread: Sequence[Unread]) -> list[NotSeen]:
     seen: dict[str, NotSeen] = {}
     for judgement in diagnosis.judgements:
         if isinstance(judgement.verdict, Unknown):
-            unknown = judgement.verdict
-            seen.setdefault(unknown.summary, NotSeen(unknown.summary, unknown.why, unknown.would_need))
+            unknown, summary = judgement.verdict, _summary(judgement)
+            seen.setdefault(summary, NotSeen(summary, unknown.why, unknown.would_need))
     for fact in unread:
-        summary = f"{fact.where}: {fact.detail}"
+        summary = cut(f"{fact.where}: {fact.detail}", MOST_SAID)
         seen.setdefault(summary, NotSeen(summary, fact.why, fact.would_need))
     return list(seen.values())

@@ -1,7 +1,7 @@
 """The engine: runs checks in chain order over facts, gates each by what it stands on, and collects the outcomes."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gpudoctor.chain import ORDER, Link, with_everything_below
 from gpudoctor.config import Waiver
@@ -25,20 +25,28 @@ from gpudoctor.verdicts import (
 BUG_REPORT_HINT = "this is a bug in gpudoctor: please report it with the output of `gpudoctor record`"
 
 
-def run_checks(registry: Registry, desk: Desk, ids: frozenset[str], today: datetime.date) -> tuple[Outcome, ...]:
-    """Run the checks named by `ids`, in chain order. A crashing check costs its own answer only."""
+def run_checks(
+    registry: Registry,
+    desk: Desk,
+    ids: frozenset[str],
+    today: datetime.date,
+    watch: Callable[[Outcome], None] | None = None,
+) -> tuple[Outcome, ...]:
+    """Run the checks named by `ids`, in chain order, and tell `watch` each outcome. A crashing check costs its own answer only."""
     breakage = Breakage()
     outcomes = []
     for check in registry:
         if check.id not in ids:
             continue
         if check.id in desk.config.disable:
-            outcomes.append(Outcome(check, skipped="disabled", detail="switched off in the configuration"))
-            continue
-        ready = loaded(check, desk)
-        outcome = _run(ready, desk, breakage, today)
-        remember_breakage(breakage, ready.link, outcome.judgements, _whole_population(ready, desk))
+            outcome = Outcome(check, skipped="disabled", detail="switched off in the configuration")
+        else:
+            ready = loaded(check, desk)
+            outcome = _run(ready, desk, breakage, today)
+            remember_breakage(breakage, ready.link, outcome.judgements, _whole_population(ready, desk))
         outcomes.append(outcome)
+        if watch is not None:
+            watch(outcome)
     return tuple(outcomes)
 
 

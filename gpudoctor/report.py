@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from gpudoctor.chain import Link
-from gpudoctor.verdicts import Evidence, Remedy, Status, Subject, Why
+from gpudoctor.verdicts import MOST_NAMED, MOST_SAID, Evidence, Remedy, Status, Subject, Why, cut, cut_fields
 
 SCHEMA = "gpudoctor.report/1"
 
@@ -42,6 +42,9 @@ class NodeGpu(Struct, frozen=True):
     minor: int | None = None
     index: int | None = None
 
+    def __post_init__(self) -> None:
+        cut_fields(self, MOST_NAMED, "uuid", "name")
+
 
 class Node(Struct, frozen=True):
     """The node that was looked at."""
@@ -55,6 +58,9 @@ class Node(Struct, frozen=True):
     uid: int | None
     boot_id: str | None
     gpus: tuple[NodeGpu, ...]
+
+    def __post_init__(self) -> None:
+        cut_fields(self, MOST_NAMED, "hostname", "kernel", "os", "driver_version", "cuda_version", "boot_id")
 
 
 class Waived(Struct, frozen=True):
@@ -143,6 +149,11 @@ class SharedGpu(Struct, frozen=True):
     access: str = ""
     note: str = ""
     room: str = ""
+
+    def __post_init__(self) -> None:
+        cut_fields(self, MOST_SAID, "detail", "memory", "faults", "compute", "access", "note", "room")
+        if any(len(name) > MOST_NAMED for name in self.by):
+            msgspec.structs.force_setattr(self, "by", tuple(cut(name, MOST_NAMED) for name in self.by))
 
 
 class NotSeen(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 import datetime
 import time
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -15,6 +16,7 @@ from gpudoctor.facts.host import Host
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.pci import PciGpus
 from gpudoctor.facts.raw import Raw, SourceKind
+from gpudoctor.outcome import Outcome
 from gpudoctor.registry import Registry
 from gpudoctor.report import Node, NodeGpu, Report, SharedGpu
 from gpudoctor.verdicts import Unread
@@ -44,7 +46,7 @@ class Selection(Struct, frozen=True):
         )
 
 
-def run(
+def run(  # noqa: PLR0913 - what a run is made of
     raw: Raw,
     config: Config,
     registry: Registry,
@@ -53,11 +55,14 @@ def run(
     durations: dict[str, float] | None = None,
     desk: Desk | None = None,
     active: int = 0,
+    *,
+    watch: Callable[[Outcome], None] | None = None,
 ) -> Report:
     """Run the selected checks, and those they need, over a source. `now` is the run's, or the recording's time.
 
     `durations` takes the seconds that reading each fact took, what it asked for in turn included. `desk` is one of the same source that
-    somebody has read facts from already. `active` allows tests that load the GPUs, up to a level of `dcgmi diag`.
+    somebody has read facts from already. `active` allows tests that load the GPUs, up to a level of `dcgmi diag`. `watch` is told of each
+    check as it ends.
     """
     started = time.monotonic()
     wanted = selection.wanted(registry)
@@ -67,7 +72,7 @@ def run(
     desk.today = None if raw.kind is SourceKind.BUG_REPORT else now.date()
     if durations is not None:
         desk.durations = durations
-    outcomes = run_checks(registry, desk, _with_needed(wanted, registry), now.date())
+    outcomes = run_checks(registry, desk, _with_needed(wanted, registry), now.date(), watch)
     return report_on(
         diagnose(outcomes, desk),
         wanted=wanted,

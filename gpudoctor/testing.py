@@ -6,12 +6,16 @@ assert result.status is Status.FAIL
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, overload
 
 from gpudoctor.config import Config, from_json
 from gpudoctor.registry import Registry, built_in
 from gpudoctor.report import Report, Result
 from gpudoctor.run import Selection, run
 from gpudoctor.sources.snapshot import Snapshot, open_snapshot
+
+if TYPE_CHECKING:
+    from gpudoctor.details import FullReport
 
 
 def fixtures() -> Path:
@@ -33,16 +37,28 @@ def config_of(recorded: Snapshot) -> Config:
     return from_json(recorded.manifest.config, "snapshot.json", ()) if recorded.manifest else Config()
 
 
-def run_node(recorded: Snapshot, config: Config | None = None, registry: Registry | None = None) -> Report:
-    """The whole report on a recorded node."""
+@overload
+def run_node(recorded: Snapshot, config: Config | None = None, registry: Registry | None = None) -> Report: ...
+
+
+@overload
+def run_node(
+    recorded: Snapshot, config: Config | None = None, registry: Registry | None = None, *, details: Literal[True]
+) -> "FullReport": ...
+
+
+def run_node(
+    recorded: Snapshot, config: Config | None = None, registry: Registry | None = None, *, details: bool = False
+) -> "Report | FullReport":
+    """The whole report on a recorded node, with details where they are asked for."""
     assert recorded.manifest is not None
-    return run(
-        recorded,
-        config_of(recorded) if config is None else config,
-        built_in(deferred=True) if registry is None else registry,
-        Selection(),
-        recorded.manifest.recorded_at,
-    )
+    settings = config_of(recorded) if config is None else config
+    checks = built_in(deferred=True) if registry is None else registry
+    if not details:
+        return run(recorded, settings, checks, Selection(), recorded.manifest.recorded_at)
+    from gpudoctor.details_run import run_in_full
+
+    return run_in_full(recorded, settings, checks, Selection(), recorded.manifest.recorded_at)
 
 
 def run_check(check_id: str, recorded: Snapshot, config: Config | None = None) -> Result:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from gpudoctor.facts.numa import NumaNode, Package
 from gpudoctor.facts.topology import DeviceLink
 from gpudoctor.facts.topology_matrix import MatrixRow
-from gpudoctor.verdicts import Status
+from gpudoctor.verdicts import MOST_NAMED, MOST_SAID, Status, cut, cut_fields
 
 SCHEMA = "gpudoctor.topo/1"
 
@@ -24,6 +24,9 @@ class NodeWords(Struct, frozen=True):
     os: str | None
     kernel: str | None
     driver: str | None
+
+    def __post_init__(self) -> None:
+        cut_fields(self, MOST_NAMED, "hostname", "os", "kernel", "driver")
 
 
 class Function(Struct, frozen=True):
@@ -53,6 +56,12 @@ class Function(Struct, frozen=True):
     nvlinks: int | None = None
     nvlinks_to: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if len(self.name) + len(self.model) + len(self.driver) > MOST_NAMED:
+            cut_fields(self, MOST_NAMED, "name", "model", "driver")
+        if any(len(end) > MOST_NAMED for end in self.nvlinks_to):
+            msgspec.structs.force_setattr(self, "nvlinks_to", tuple(cut(end, MOST_NAMED) for end in self.nvlinks_to))
+
 
 class NvLinkBundle(Struct, frozen=True, rename={"one": "from", "other": "to"}):
     """The NVLinks that join a pair of GPUs, directly or through switches; the GPUs by their labels."""
@@ -60,6 +69,9 @@ class NvLinkBundle(Struct, frozen=True, rename={"one": "from", "other": "to"}):
     one: str
     other: str
     links: int
+
+    def __post_init__(self) -> None:
+        cut_fields(self, MOST_NAMED, "one", "other")
 
 
 class NvLinkTarget(Struct, frozen=True):
@@ -119,6 +131,10 @@ class Topo(Struct, frozen=True):
     use: tuple[Use, ...]
     remarks: tuple[Remark, ...]
     unseen: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if any(len(words) > MOST_SAID for words in self.unseen):
+            msgspec.structs.force_setattr(self, "unseen", tuple(cut(words, MOST_SAID) for words in self.unseen))
 
     def of_kind(self, kind: str) -> tuple[Function, ...]:
         """The functions of one kind, in their order."""

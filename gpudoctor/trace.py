@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from gpudoctor.report import Node, NodeGpu, Overall, Tool
-from gpudoctor.verdicts import Cited, Evidence, Remedy, Status, Subject, Unread, Why
+from gpudoctor.verdicts import MOST_SAID, Cited, Evidence, Remedy, Status, Subject, Unread, Why, cut_fields
 
 SCHEMA = "gpudoctor.trace/1"
 
@@ -78,6 +78,8 @@ class Step(Struct, frozen=True):
             raise ValueError(f"{self.id.value}: {self.status.value} needs a remedy: {self.summary!r}")
         if self.status is Status.UNKNOWN and self.why is None:
             raise ValueError(f"{self.id.value}: unknown needs a reason: {self.summary!r}")
+        if len(self.summary) > MOST_SAID:
+            cut_fields(self, MOST_SAID, "summary")
 
 
 def passed(step: StepId, summary: str, evidence: Cited) -> Step:
@@ -131,6 +133,9 @@ class Traced(Struct, frozen=True):
     first_broken: StepId | None
     summary: str
     steps: tuple[Step, ...]
+
+    def __post_init__(self) -> None:
+        cut_fields(self, MOST_SAID, "title", "engine", "container_id", "unit", "cgroup", "summary")
 
     def step(self, step: StepId) -> Step:
         """How a step ended. Raises KeyError."""

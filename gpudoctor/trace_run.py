@@ -2,26 +2,18 @@
 
 import datetime
 import time
-from collections.abc import Iterator, Sequence
 
 from gpudoctor.config import Config
 from gpudoctor.diagnosis import EXIT_CODES
 from gpudoctor.facts.desk import Desk
-from gpudoctor.facts.nvml import Nvml
-from gpudoctor.facts.pci import PciGpus
-from gpudoctor.facts.platform import PlatformGpu
 from gpudoctor.facts.raw import Raw
-from gpudoctor.facts.workload import Workload
 from gpudoctor.registry import Registry
-from gpudoctor.report import Report
 from gpudoctor.run import Selection, run
 from gpudoctor.trace import OUTSIDE_OF_PODS, SCHEMA, StepId, Trace, Traced, skipped, unknown
-from gpudoctor.tracing.ground import Ground
-from gpudoctor.tracing.kubelets_side import KubeletsSide, look_at_kubelet
-from gpudoctor.tracing.sight import Sight, look_at
-from gpudoctor.tracing.steps import OfPod, trace_dead, trace_one, trace_waiting, worst
+from gpudoctor.tracing.judging import ground_of, judged, look
+from gpudoctor.tracing.kubelets_side import look_at_kubelet
+from gpudoctor.tracing.steps import OfPod, worst
 from gpudoctor.tracing.target import Target, find, parse_target
-from gpudoctor.tracing.waiting import Waiting
 from gpudoctor.verdicts import Subject, SubjectKind, Unread
 
 
@@ -35,12 +27,12 @@ def trace(raw: Raw, config: Config, registry: Registry, word: str, now: datetime
     target = parse_target(word)
     desk = Desk(raw, config, time.monotonic)
     found = find(target, desk)
-    seen = [] if isinstance(found, Unread) else [_look(one, desk) for one in found]
+    seen = [] if isinstance(found, Unread) else [look(one, desk) for one in found]
     report = run(raw, config, registry, Selection(), now, desk=desk)
     traced = (
         (_not_seen(target, found),)
         if isinstance(found, Unread)
-        else tuple(_judged(seen, _ground(desk, report), target.word, _of_pod(target, desk)))
+        else tuple(judged(seen, ground_of(desk, report), target.word, _of_pod(target, desk)))
     )
     verdict = worst(one.verdict for one in traced)
     return Trace(
@@ -56,44 +48,9 @@ def trace(raw: Raw, config: Config, registry: Registry, word: str, now: datetime
     )
 
 
-def _look(one: Workload | Waiting, desk: Desk) -> Sight | Workload | Waiting:
-    return look_at(one, desk) if isinstance(one, Workload) and one.leading is not None else one
-
-
 def _of_pod(target: Target, desk: Desk) -> OfPod | None:
     """The kubelet's side, for which a run has read all that it takes."""
     return OfPod(look_at_kubelet(desk)) if target.kind == "pod" else None
-
-
-def _ground(desk: Desk, report: Report) -> Ground:
-    gpus = desk.get(PciGpus)
-    complete = isinstance(gpus, PciGpus) and gpus.unlisted is None
-    apart = desk.get(PlatformGpu)
-    kind = apart.kind if isinstance(apart, PlatformGpu) else None
-    return Ground(report, desk.known(Nvml), complete, kind.value if kind is not None else "")
-
-
-def _judged(
-    seen: Sequence[Sight | Workload | Waiting], ground: Ground, target: str, pod: OfPod | None
-) -> Iterator[Traced]:
-    with_gpu = [one for one in seen if isinstance(one, Sight) and _concerned(one)]
-    for one in seen:
-        match one:
-            case Sight():
-                among_others = any(other is not one for other in with_gpu)
-                yield trace_one(one, ground, target, among_others=among_others, pod=pod)
-            case Waiting():
-                assert pod is not None and isinstance(pod.kubelet, KubeletsSide), (
-                    "it was found by what the kubelet knows"
-                )
-                yield trace_waiting(one, ground, target, pod.kubelet)
-            case _:
-                yield trace_dead(one, ground, target, pod)
-
-
-def _concerned(sight: Sight) -> bool:
-    """Whether it was meant to have a GPU, or has one."""
-    return sight.wishes.asked or bool(sight.given)
 
 
 def _not_seen(target: Target, unread: Unread) -> Traced:

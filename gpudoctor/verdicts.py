@@ -1,10 +1,37 @@
 """What a check may say: verdicts about subjects, each with its evidence and, when something is wrong, a remedy."""
 
+import zlib
 from collections.abc import Iterator
 from enum import Enum
 from typing import Protocol, TypeAlias
 
+import msgspec
 from msgspec import Struct
+
+MOST_SHOWN = 1000
+"""How many characters of what was read somewhere a report quotes. What is longer was not written to be read."""
+MOST_SAID = 600
+"""How many characters a sentence about it has, with whatever names of a node, or of bulletins, stand in it."""
+MOST_NAMED = 400
+"""How many characters the name of a thing has: those of a namespace, a pod and a container take up to 381."""
+
+
+_ROOM = 40
+"""What the words on the rest of a text that was cut take at most."""
+
+
+def cut(text: str, most: int) -> str:
+    """A text as far as anybody reads it, and how much more there was. What was cut once stays as it is."""
+    kept = most - _ROOM
+    return text if len(text) <= most else f"{text[:kept]} ... ({len(text) - kept:,} more characters)"
+
+
+def cut_fields(record: Struct, most: int, *names: str) -> None:
+    """Cut those texts of a record that is being made, None being no text."""
+    for name in names:
+        text = getattr(record, name)
+        if text is not None and len(text) > most:
+            msgspec.structs.force_setattr(record, name, cut(text, most))
 
 
 class Status(str, Enum):
@@ -78,6 +105,13 @@ class Subject(Struct, frozen=True):
     minor: int | None = None
     stands_on: "tuple[Subject, ...]" = ()
 
+    def __post_init__(self) -> None:
+        if len(self.key) > MOST_NAMED:  # two of them stay two
+            check_sum = zlib.crc32(self.key.encode("utf-8", "surrogatepass"))
+            msgspec.structs.force_setattr(self, "key", f"{self.key[: MOST_NAMED - 9]}~{check_sum:08x}")
+        if len(self.name) > MOST_NAMED:
+            cut_fields(self, MOST_NAMED, "name")
+
     @property
     def id(self) -> str:
         """`KIND:KEY`, the part of a finding's id after the `@`."""
@@ -109,6 +143,11 @@ class Evidence(Struct, frozen=True):
     shows: str
     at: str | None = None
 
+    def __post_init__(self) -> None:
+        if len(self.where) > MOST_SAID or len(self.shows) > MOST_SHOWN:
+            cut_fields(self, MOST_SAID, "where")
+            cut_fields(self, MOST_SHOWN, "shows")
+
 
 class Remedy(Struct, frozen=True):
     """One next step: what kind, what to do in words, the commands, what it interrupts, and how to see that it worked.
@@ -122,6 +161,13 @@ class Remedy(Struct, frozen=True):
     interrupts: str = "nothing"
     confirm: str = ""
     then: bool = False
+
+    def __post_init__(self) -> None:
+        cut_fields(self, MOST_SHOWN, "say", "confirm")
+        for command in self.run:
+            if len(command) > MOST_SHOWN:  # no shell reads the rest of what was cut
+                msgspec.structs.force_setattr(self, "run", tuple(cut(one, MOST_SHOWN) for one in self.run))
+                break
 
 
 Cited: TypeAlias = tuple[Evidence, ...]

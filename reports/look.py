@@ -30,7 +30,7 @@ class Look(Struct, frozen=True):
         return cls(
             width=_width(is_terminal, os.environ),
             color=use_color("never" if file else options.color, is_terminal, os.environ),
-            ascii=options.ascii or not (file or _is_unicode(stream, os.environ)),
+            ascii=options.ascii or not (file or is_unicode(stream, os.environ)),
             verbose=options.verbose,
             quiet=options.quiet,
         )
@@ -58,7 +58,7 @@ def _width(is_terminal: bool, environment: Mapping[str, str]) -> int:
     return min(max(NARROWEST, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns), WIDEST)
 
 
-def _is_unicode(stream: TextIO, environment: Mapping[str, str]) -> bool:
+def is_unicode(stream: TextIO, environment: Mapping[str, str]) -> bool:
     """Whether the locale, and what Python makes of it, is UTF-8.
 
     Python's own encoding is not enough: under LC_ALL=C it writes UTF-8 all the same (PEP 538, PEP 540).

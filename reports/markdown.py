@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gpudoctor.chain import Link
 from gpudoctor.report import Finding, Report, RootCause
 from gpudoctor.reports.shares import folded
+from gpudoctor.reports.since_words import since_when
 from gpudoctor.reports.words import STATUS_ORDER, clean, counted, headline
 from gpudoctor.verdicts import Evidence, Remedy, Status
 
@@ -65,6 +66,8 @@ def _root_cause(report: Report, cause: RootCause) -> Iterator[str]:
     yield f"## {cause.status.value.upper()}: {_text(cause.summary)}"
     yield ""
     yield f"`{cause.check}`, about {', '.join(f'`{_code(subject.key)}`' for subject in cause.subjects[:16])}"
+    if since := since_when(report, cause):
+        yield f"Since {_text(since)}"
     if cause.consequence_ids:
         yield f"Explains {counted(len(cause.consequence_ids), 'other finding')}."
     yield ""

@@ -4,9 +4,10 @@ The text format 0.0.4 of the Prometheus documentation ("Exposition formats"). No
 Every check has one series; subjects have one only when something is wrong with them, and no more than MOST_FINDINGS.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpudoctor.report import Overall, Report
+from gpudoctor.reports.words import clean
 from gpudoctor.verdicts import Status, Why
 
 MOST_FINDINGS = 200
@@ -24,24 +25,26 @@ VERDICT_NUMBERS = {Overall.PASS: 0, Overall.WARN: 1, Overall.FAIL: 2, Overall.UN
 def render(report: Report) -> str:
     """All metrics, each with its help and type."""
     lines = [
-        *_metric("verdict", "0 pass, 1 warn, 2 fail, 3 unknown.", [({}, VERDICT_NUMBERS[report.verdict])]),
-        *_metric("root_causes", "Findings that nothing below explains.", _root_causes(report)),
-        *_metric("check_status", "0 pass, 1 warn, 2 fail, 3 unknown, 4 blocked, 5 skipped.", _checks(report)),
-        *_metric("finding", "A warning or failure of one subject; consequences too.", _findings(report)),
-        *_metric("findings_left_out", "Findings beyond the number that is listed.", [({}, _left_out(report))]),
-        *_metric("gpus", "GPUs on the PCI bus.", [({}, len(report.node.gpus))]),
-        *_metric("run_complete", "0 when the deadline cut the run short.", [({}, int(not _was_cut(report)))]),
-        *_metric("run_duration_seconds", "How long the run took.", [({}, round(report.seconds, 3))]),
-        *_metric("last_run_timestamp_seconds", "When the run began.", [({}, _epoch(report.started_at))]),
-        *_metric("info", "Versions.", [(_versions(report), 1)]),
+        *metric("verdict", "0 pass, 1 warn, 2 fail, 3 unknown.", [({}, VERDICT_NUMBERS[report.verdict])]),
+        *metric("root_causes", "Findings that nothing below explains.", _root_causes(report)),
+        *metric("check_status", "0 pass, 1 warn, 2 fail, 3 unknown, 4 blocked, 5 skipped.", _checks(report)),
+        *metric("finding", "A warning or failure of one subject; consequences too.", _findings(report)),
+        *metric("findings_left_out", "Findings beyond the number that is listed.", [({}, _left_out(report))]),
+        *metric("gpus", "GPUs on the PCI bus.", [({}, len(report.node.gpus))]),
+        *metric("run_complete", "0 when the deadline cut the run short.", [({}, int(not _was_cut(report)))]),
+        *metric("run_duration_seconds", "How long the run took.", [({}, round(report.seconds, 3))]),
+        *metric("last_run_timestamp_seconds", "When the run began.", [({}, epoch(report.started_at))]),
+        *metric("info", "Versions.", [(_versions(report), 1)]),
     ]
     return "\n".join(lines) + "\n"
 
 
-_Series = tuple[dict[str, str], float]
+Series = tuple[dict[str, str], float]
+"""Labels and a value."""
 
 
-def _metric(name: str, text: str, series: list[_Series]) -> Iterator[str]:
+def metric(name: str, text: str, series: Sequence[Series]) -> Iterator[str]:
+    """The lines of one metric: its help, its type, its series."""
     yield f"# HELP gpudoctor_{name} {text}"
     yield f"# TYPE gpudoctor_{name} gauge"
     for labels, value in series:
@@ -50,23 +53,25 @@ def _metric(name: str, text: str, series: list[_Series]) -> Iterator[str]:
 
 
 def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    """As the format has it; what a terminal would act upon is not left to whoever prints the file."""
+    said = "\n".join(clean(line) for line in value.split("\n"))
+    return said.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _root_causes(report: Report) -> list[_Series]:
+def _root_causes(report: Report) -> list[Series]:
     return [
         ({"status": status.value}, sum(cause.status is status for cause in report.root_causes))
         for status in (Status.FAIL, Status.WARN)
     ]
 
 
-def _checks(report: Report) -> list[_Series]:
+def _checks(report: Report) -> list[Series]:
     return [
         ({"check": result.check, "link": result.link.value}, STATUS_NUMBERS[result.status]) for result in report.results
     ]
 
 
-def _findings(report: Report) -> list[_Series]:
+def _findings(report: Report) -> list[Series]:
     return _alarms(report)[:MOST_FINDINGS]
 
 
@@ -74,7 +79,7 @@ def _left_out(report: Report) -> int:
     return max(0, len(_alarms(report)) - MOST_FINDINGS)
 
 
-def _alarms(report: Report) -> list[_Series]:
+def _alarms(report: Report) -> list[Series]:
     """One series for each subject of a check: a second finding about it would be the same series."""
     labels: dict[tuple[str, str], dict[str, str]] = {}
     for result in report.results:
@@ -98,7 +103,8 @@ def _was_cut(report: Report) -> bool:
     return any(result.status is Status.UNKNOWN and result.why == Why.TIMED_OUT.value for result in report.results)
 
 
-def _epoch(started_at: str) -> float:
+def epoch(started_at: str) -> float:
+    """A time as reports have it in seconds since 1970."""
     import datetime
 
     return datetime.datetime.fromisoformat(started_at.replace("Z", "+00:00")).timestamp()

@@ -9,10 +9,16 @@ from gpudoctor.reports.html.embedded import NoReportInside, report_within
 from gpudoctor.sources.errors import SourceError
 
 
+class _Kind(msgspec.Struct):
+    """Whether a report has the key `details` at all."""
+
+    details: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
 def read_report(place: str) -> Report:
-    """The report in a file. Raises SourceError."""
+    """The report in a file, a FullReport where it has details. Raises SourceError."""
     try:
-        report = msgspec.json.decode(_json_in(Path(place).read_bytes()), type=Report)
+        report = _decoded(_json_in(Path(place).read_bytes()))
     except OSError as error:
         raise SourceError(f"{place}: {error.strerror or error}") from error
     except (msgspec.MsgspecError, NoReportInside, RecursionError, ValueError) as error:
@@ -25,6 +31,14 @@ def read_report(place: str) -> Report:
             f"{place}: not a whole report of gpudoctor: a root cause names findings that it does not hold"
         )
     return report
+
+
+def _decoded(text: bytes | str) -> Report:
+    if msgspec.json.decode(text, type=_Kind).details is msgspec.UNSET:
+        return msgspec.json.decode(text, type=Report)
+    from gpudoctor.details import FullReport
+
+    return msgspec.json.decode(text, type=FullReport)
 
 
 def _json_in(content: bytes) -> bytes | str:

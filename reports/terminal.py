@@ -13,6 +13,7 @@ from gpudoctor.report import Finding, Report, Result, RootCause
 from gpudoctor.reports.look import Look
 from gpudoctor.reports.page import BADGE_WIDTH, LABEL_WIDTH, Page
 from gpudoctor.reports.shares import folded, in_lines
+from gpudoctor.reports.since_words import since_when
 from gpudoctor.reports.words import (
     OVERALL_STATUS,
     STATUS_ORDER,
@@ -130,6 +131,8 @@ class _Page(Page):
         rows.add_row("", Text("check"), Text(cause.check))
         if len(cause.subjects) > 1:
             rows.add_row("", Text("who"), Text(_some([subject.key for subject in cause.subjects], MOST_SUBJECTS)))
+        if self.look.verbose and (since := since_when(self.report, cause)):
+            rows.add_row("", Text("since"), Text(clean(since)))
         for number, evidence in enumerate(
             distinct_evidence(findings)[: MOST_EVIDENCE if not self.look.verbose else None]
         ):

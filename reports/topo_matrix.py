@@ -5,19 +5,10 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from gpudoctor.reports.topo_nvlinks import range_words
+from gpudoctor.reports.topo_words import legend
 from gpudoctor.reports.words import clean
 from gpudoctor.topo import Topo
 
-LEGEND = {
-    "NV": "NVLinks, with their number",
-    "PIX": "at most one PCIe bridge",
-    "PXB": "several PCIe bridges, below one host bridge",
-    "PHB": "a PCIe host bridge, mostly the CPU",
-    "NODE": "the way between host bridges of a NUMA node",
-    "SYS": "the way between NUMA nodes",
-    "?": "not told",
-}
-"""The legend of `nvidia-smi topo -m` in other words."""
 STYLES = {
     "NV": "green",
     "PIX": "green",
@@ -60,9 +51,7 @@ class MatrixLines:
     @property
     def legend(self) -> str:
         """The words that were shown, and what they mean."""
-        known = {"NV" if cell.startswith("NV") else cell or "?" for cell in self.told}
-        shown = ((f"{word}#" if word == "NV" else word, words) for word, words in LEGEND.items() if word in known)
-        return "; ".join(f"{word} {words}" for word, words in shown)
+        return "; ".join(f"{word} {words}" for word, words in legend(self.told))
 
     def _block(self, rows: Sequence[int], columns: Sequence[int]) -> Iterator[Text]:
         cells = {self._rows[row].cells[column] for row in rows for column in columns if row != column}

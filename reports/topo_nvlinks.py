@@ -20,6 +20,8 @@ def islands(topo: Topo) -> list[Island]:
     order = [row.name for row in topo.matrix if not row.name.startswith("NIC")]
     groups: dict[str, set[str]] = {}
     for bundle in topo.nvlinks:
+        if bundle.one not in order or bundle.other not in order:
+            continue  # a GPU that NVML names in a pair and nowhere else
         mine, others = groups.get(bundle.one), groups.get(bundle.other)
         if mine is None or mine is not others:
             joined = (mine or {bundle.one}) | (others or {bundle.other})
@@ -41,7 +43,7 @@ def apart(topo: Topo) -> tuple[str, ...]:
 
 def _island(gpus: tuple[str, ...], topo: Topo) -> Island:
     members = frozenset(gpus)
-    bundles = tuple(bundle for bundle in topo.nvlinks if bundle.one in members)
+    bundles = tuple(bundle for bundle in topo.nvlinks if bundle.one in members and bundle.other in members)
     counts = {bundle.links for bundle in bundles}
     whole = len(bundles) == len(gpus) * (len(gpus) - 1) // 2 and len(counts) == 1
     return Island(gpus, bundles, each=counts.pop() if whole else 0)

@@ -1,6 +1,9 @@
 """The looks of a drawing: colours for light and dark, shapes of marks, and text that holds nothing a reader's program would act upon."""
 
+from collections.abc import Iterable, Iterator, Mapping
+
 from gpudoctor.reports.words import clean
+from gpudoctor.verdicts import MOST_SAID, cut
 
 LIGHT = {
     "page": "#ffffff",
@@ -39,48 +42,85 @@ _MONO = 'ui-monospace,"SF Mono","Cascadia Mono","DejaVu Sans Mono",Menlo,Consola
 _ESCAPES = {ord(sign): f"&{name};" for sign, name in (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot"))}
 # No characters of XML 1.0 (its section 2.2), besides the controls that `clean` takes.
 _ESCAPES.update({0xFFFE: "", 0xFFFF: ""})
+_NAMES = {"edge": "rule"}
+_VARIABLES = {"rule": "edge"}
 
 
-def _colours(of: dict[str, str]) -> str:
-    """Colours as plain rules: programs other than browsers know no variables."""
+def _colours(of: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     grounds = {"gpu": "gpu", "nic": "nic", "nvswitch": "nvswitch", "nvme": "leaf", "memory": "leaf", "chip": "gpu"}
-    rules = [
-        f".page{{fill:{of['page']}}}",
-        f"text{{fill:{of['text']}}}",
-        f"text.quiet,text.mono{{fill:{of['quiet']}}}",
-        f".box{{fill:{of['card']};stroke:{of['rule']}}}",
-        *(f".{kind}{{fill:{of[ground]}}}" for kind, ground in grounds.items()),
-        f".bridge,.bare{{fill:{of['page']}}}",
-        f".nvlink,.arc{{stroke:{of['nvlink']}}}",
-        f".island{{fill:{of['card']};stroke:{of['nvlink']}}}",
-        *(
-            f".box.{name},.narrow-{name}{{stroke:{of[name]}}}text.{name},.sign-{name}{{fill:{of[name]}}}"
-            for name in MARKS
-        ),
-        f".narrow{{stroke:{of['warn']}}}.apart{{stroke:{of['fail']}}}",
-        f".sign{{stroke:{of['page']}}}.halo{{stroke:{of['card']}}}",
-        f"text.on{{fill:{of['page']}}}",
-    ]
-    return "".join(rules)
+    yield ".page", f"fill:{of['page']}"
+    yield "text", f"fill:{of['text']}"
+    yield "text.quiet,text.mono", f"fill:{of['quiet']}"
+    yield ".box", f"fill:{of['card']};stroke:{of['rule']}"
+    for kind, ground in grounds.items():
+        yield f".{kind}", f"fill:{of[ground]}"
+    yield ".bridge,.bare", f"fill:{of['page']}"
+    yield ".nvlink,.arc", f"stroke:{of['nvlink']}"
+    yield ".island", f"fill:{of['card']};stroke:{of['nvlink']}"
+    for name in MARKS:
+        yield f".box.{name},.narrow-{name}", f"stroke:{of[name]}"
+        yield f"text.{name},.sign-{name}", f"fill:{of[name]}"
+    yield ".narrow", f"stroke:{of['warn']}"
+    yield ".apart", f"stroke:{of['fail']}"
+    yield ".sign", f"stroke:{of['page']}"
+    yield ".halo", f"stroke:{of['card']}"
+    yield "text.on", f"fill:{of['page']}"
 
 
+def _shapes(font: str, mono: str) -> Iterator[tuple[str, str]]:
+    yield "text", f"font:13px {font};user-select:text;-webkit-user-select:text"
+    yield ".h1", "font-size:18px;font-weight:600"
+    yield ".head", "font-weight:600"
+    yield ".detail", "font-size:12px"
+    yield ".mono", f"font:11px {mono}"
+    yield ".quiet", "font-size:12px"
+    yield ".end", "text-anchor:end"
+    yield ".middle", "text-anchor:middle"
+    yield "text.fail,text.warn", "font-weight:600"
+    yield ".on", "font-weight:700;font-size:11px"
+    yield ".box", "stroke-width:1"
+    yield ".bridge", "stroke-dasharray:2 3"
+    yield ".box.fail", "stroke-width:2.5"
+    yield ".box.warn", "stroke-width:2;stroke-dasharray:7 3"
+    yield ".nvlink", "stroke-width:3"
+    yield ".narrow", "stroke-width:3;stroke-dasharray:4 3"
+    yield ".apart", "stroke-width:4;stroke-dasharray:1.5 5"
+    yield ".arc", "fill:none"
+    yield ".island", "stroke-width:2"
+    yield ".alone", "stroke-dasharray:3 3"
+    yield ".halo", "paint-order:stroke;stroke-width:4;font-size:10.5px"
+
+
+def _sheet(rules: Iterable[tuple[str, str]], within: str = "") -> str:
+    """Rules as a style sheet, of what lies within an element of that class where one is named."""
+    before = f"{within} " if within else ""
+    return "".join(f"{','.join(before + one for one in selectors.split(','))}{{{said}}}" for selectors, said in rules)
+
+
+# Programs other than browsers know no variables: a document of its own has colours as plain rules.
 STYLE = (
-    f"text{{font:13px {_FONT};user-select:text;-webkit-user-select:text}}"
-    ".h1{font-size:18px;font-weight:600}.head{font-weight:600}.detail{font-size:12px}"
-    f".mono{{font:11px {_MONO}}}.quiet{{font-size:12px}}.end{{text-anchor:end}}.middle{{text-anchor:middle}}"
-    "text.fail,text.warn{font-weight:600}.on{font-weight:700;font-size:11px}"
-    ".box{stroke-width:1}.bridge{stroke-dasharray:2 3}.box.fail{stroke-width:2.5}.box.warn{stroke-width:2;stroke-dasharray:7 3}"
-    ".nvlink{stroke-width:3}.narrow{stroke-width:3;stroke-dasharray:4 3}"
-    ".apart{stroke-width:4;stroke-dasharray:1.5 5}.arc{fill:none}.island{stroke-width:2}"
-    ".alone{stroke-dasharray:3 3}.halo{paint-order:stroke;stroke-width:4;font-size:10.5px}"
-    f"{_colours(LIGHT)}"
-    f"@media screen and (prefers-color-scheme:dark){{{_colours(DARK)}}}"
+    f"{_sheet((*_shapes(_FONT, _MONO), *_colours(LIGHT)))}"
+    f"@media screen and (prefers-color-scheme:dark){{{_sheet(_colours(DARK))}}}"
 )
+
+OWN = ("leaf", "gpu", "nic", "nvswitch", "edge", "nvlink")
+"""Colours that a page which shows a drawing has not by itself; `edge` is the `rule` of a drawing, darker than a page's."""
+
+
+def style_within(within: str) -> str:
+    """The style of a drawing inside a page that has `--page`, `--card`, `--text`, `--quiet`, `--fail`, `--warn`, `--sans` and `--mono`."""
+
+    def own(of: Mapping[str, str]) -> str:
+        return f"{within}{{{';'.join(f'--{name}:{of[_NAMES.get(name, name)]}' for name in OWN)}}}"
+
+    colours = {name: f"var(--{_VARIABLES.get(name, name)})" for name in LIGHT}
+    rules = (*_shapes("var(--sans)", "var(--mono)"), *_colours(colours))
+    return f"{own(LIGHT)}@media screen and (prefers-color-scheme:dark){{{own(DARK)}}}{_sheet(rules, within)}"
 
 
 def escaped(words: str) -> str:
     """Text as XML; lines are kept."""
-    return "\n".join(clean(line) for line in words.split("\n")).translate(_ESCAPES)
+    return "\n".join(cut(clean(line), MOST_SAID) for line in words.split("\n")).translate(_ESCAPES)
 
 
 def text(words: str, x: float, y: float, kind: str = "") -> str:

@@ -6,6 +6,8 @@ It stands alone: no script, no font, nothing fetched, text as text. It follows t
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from gpudoctor.reports.topo_arcs import nvlink_panel
 from gpudoctor.reports.topo_boxes import PAD, Box, lay_out
 from gpudoctor.reports.topo_nvlinks import apart, islands
@@ -42,26 +44,57 @@ MOST_FINDINGS = 40
 MOST_SUBJECTS = 8
 
 
+class Drawing(Struct, frozen=True):
+    """What is drawn, as elements of an SVG of that size."""
+
+    width: float
+    height: float
+    body: tuple[str, ...]
+
+
 def render(topo: Topo) -> str:
     """The whole document."""
+    least = len(_subtitle(topo)) * CHARACTER + 2 * MARGIN
+    drawn = drawing(topo, WIDTH, MARGIN, top=HEADER, least=least, notes=True)
+    return "\n".join((*_head(topo, drawn.width, drawn.height), *drawn.body, "</svg>")) + "\n"
+
+
+def inline(topo: Topo, width: float) -> str:
+    """The drawing for a page that has `topo_style.style_within(".topo")`, without heading, findings and notes: the page tells these."""
+    drawn = drawing(topo, width, 1, top=1)
+    size = f'width="{drawn.width:g}" height="{drawn.height:g}" viewBox="0 0 {drawn.width:g} {drawn.height:g}"'
+    return "\n".join(
+        (
+            f'<svg class="topo" {size} role="group" aria-labelledby="drawing-title drawing-desc">',
+            f'<title id="drawing-title">{escaped(_title(topo))}</title>',
+            f'<desc id="drawing-desc">{escaped(_counts(topo))}</desc>',
+            *drawn.body,
+            "</svg>",
+        )
+    )
+
+
+def drawing(topo: Topo, width: float, margin: float, *, top: float, least: float = 0, notes: bool = False) -> Drawing:
+    """Boxes, NVLinks and legend below `top`, as wide as that, or wider where a box is; with `notes` what is wrong, in words."""
     known, sockets = _Known(topo), arranged(topo)
     outer = Box("page", "", inner=[box for socket in sockets for box in _socket(socket, known)])
-    lay_out(outer, WIDTH - 2 * MARGIN + 2 * PAD)
+    lay_out(outer, width - 2 * margin + 2 * PAD)
     body: list[str] = []
-    outer.x, outer.y = MARGIN - PAD, HEADER - PAD
+    outer.x, outer.y = margin - PAD, top - PAD
     _draw(outer, 0, 0, body)
-    width = max(outer.x + outer.width - PAD + MARGIN, len(_subtitle(topo)) * CHARACTER + 2 * MARGIN)
-    panel, y = nvlink_panel(topo, MARGIN, outer.y + outer.height + 4 if outer.inner else HEADER, width - 2 * MARGIN)
+    width = max(outer.x + outer.width - PAD + margin, least)
+    panel, y = nvlink_panel(topo, margin, outer.y + outer.height + 4 if outer.inner else top, width - 2 * margin)
     body += panel
-    notes, y = _notes(topo, y, width)
-    body += notes
-    legend, y = _legend(topo, sockets, y, width)
+    if notes:
+        told, y = _notes(topo, y, width)
+        body += told
+    legend, y = _legend(topo, sockets, y, width, margin)
     body += legend
-    return "\n".join((*_head(topo, width, y + MARGIN), *body, "</svg>")) + "\n"
+    return Drawing(width, y + margin, tuple(body))
 
 
 def _head(topo: Topo, width: float, height: float) -> Iterator[str]:
-    title = f"Topology of {topo.node.hostname or 'unnamed node'}"
+    title = _title(topo)
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
         'role="group" aria-labelledby="title desc">'
@@ -72,6 +105,10 @@ def _head(topo: Topo, width: float, height: float) -> Iterator[str]:
     yield element("rect", "page", x=0, y=0, width=width, height=height)
     yield text(title, MARGIN, 26, "h1")
     yield text(_subtitle(topo), MARGIN, 44, "quiet")
+
+
+def _title(topo: Topo) -> str:
+    return f"Topology of {topo.node.hostname or 'unnamed node'}"
 
 
 def _subtitle(topo: Topo) -> str:
@@ -255,10 +292,10 @@ def _wrapped(words: str, x: float, y: float, wrap: int, kind: str, body: list[st
     return y + 2
 
 
-def _legend(topo: Topo, sockets: Sequence[Socket], y: float, width: float) -> tuple[list[str], float]:
+def _legend(topo: Topo, sockets: Sequence[Socket], y: float, width: float, margin: float) -> tuple[list[str], float]:
     """What the shapes that are drawn mean."""
     body: list[str] = []
-    x, y = float(MARGIN), y + 12
+    x, y = margin, y + 12
     some_narrow = any(entry.narrow for entry in entries(sockets))
     drawn = {_mark([remark], "") for remark in topo.remarks}
     shapes = [("", "genN xM: PCIe generation and lanes of the link above")] if sockets else []
@@ -268,8 +305,8 @@ def _legend(topo: Topo, sockets: Sequence[Socket], y: float, width: float) -> tu
     shapes += [(name, words) for name, words in MARKS.items() if name in drawn]
     for kind, words in shapes:
         needed = 40 + len(words) * 6.3
-        if x + needed > width - MARGIN and x > MARGIN:
-            x, y = float(MARGIN), y + LINE
+        if x + needed > width - margin and x > margin:
+            x, y = margin, y + LINE
         if kind in MARKS:
             body.append(mark(kind, x + 8, y + 8))
         elif kind:

@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 _CONTROLS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
+_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+_PILES = re.compile(f"([{_MARKS}]{{4}})([{_MARKS}]+)")
+"""Marks above and below one letter, more than any language has: they would cover the lines around it."""
 
 
 def clean(text: str) -> str:
-    """Text from a node without anything that a terminal would act upon."""
+    """Text from a node without anything that a terminal would act upon, or that would cover other text."""
+    if not text.isascii():
+        text = _PILES.sub(lambda match: f"{match[1]}(+{len(match[2])} marks)", text)
     return _CONTROLS.sub(
         lambda match: f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}", text
     )

@@ -160,8 +160,10 @@ def test_whatever_a_node_says_arrives_as_it_is(exporter: Exporter) -> None:
     odd_report = msgspec.structs.replace(report, node=msgspec.structs.replace(report.node, kernel=odd))
     exporter.textfile.write_text(node_exporter.render(odd_report), "utf-8")
     served = exporter.scrape()
+    # A tab is written as what it is: terminals act upon it.
+    told = odd.replace("\t", "\\x09")
     assert _values(served, "node_textfile_scrape_error") == [0]
-    assert [dict(labels)["kernel"] for sample, labels, _ in served if sample == "gpudoctor_info"] == [odd]
+    assert [dict(labels)["kernel"] for sample, labels, _ in served if sample == "gpudoctor_info"] == [told]
 
 
 @pytest.mark.parametrize(

@@ -508,8 +508,8 @@ def test_hostile_words_stay_words(tmp_path: Path, differ: Differ) -> None:
     code, out, err = differ(fixture(HEALTHY), bad.place, "-v")
     assert code == 1 and err == "" and not re.search("[\x00-\x09\x0b-\x1f\u202e]", out)
     _, page, _ = differ(fixture(HEALTHY), bad.place, "--format", "html")
-    assert "<script>" not in page and "<img" not in page and "\x1b" not in page
-    assert {element.tag for element in tree(page).walk()} & {"script", "img", "b"} <= {"b"}
+    assert page.count("<script") == 1 and "<img" not in page and "\x1b" not in page
+    assert {element.tag for element in tree(page).walk()} & {"script", "img", "b"} <= {"b", "script"}
 
 
 @needs_chromium
@@ -533,6 +533,6 @@ def test_the_browser_has_nothing_to_say(other: str, tmp_path: Path, differ: Diff
 
 def test_the_page_asks_for_nothing(differ: Differ) -> None:
     _, page, _ = differ(fixture(HEALTHY), fixture(SICK), "--format", "html")
-    assert "default-src &#39;none&#39;" in page and "<script" not in page
+    assert "default-src &#39;none&#39;" in page and page.count("<script") == 1
     assert not re.search(r'(?:href|src)="(?!#|data:)', page)
     assert page.isascii() and len(page) < 400_000

@@ -119,6 +119,9 @@ def test_wheel_holds_the_tree_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     templates = {path.name for path in (ROOT / "reports" / "html" / "templates").iterdir()}
     assert {f"gpudoctor/reports/html/templates/{name}" for name in templates} <= held
     assert {"page.html", "page.css", "page.js"} <= templates
+    for folder in ("templates", "completion"):
+        printed = {path.name for path in (ROOT / "gpudoctor" / "installing" / folder).iterdir()}
+        assert printed and {f"gpudoctor/installing/{folder}/{name}" for name in printed} <= held
 
 
 def modules_of_a_run(*arguments: str) -> set[str]:

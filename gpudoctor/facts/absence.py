@@ -8,6 +8,7 @@ from gpudoctor.verdicts import NODE, NotApplicable, Unread, Verdict
 NO_KUBELET = "no kubelet runs on this node"
 NO_MIG = "no GPU is in MIG mode"
 NO_MPS = "nothing of MPS runs or is set up here"
+NO_ADVISORIES = "advisories are not asked for: set `advisories = true` in /etc/gpudoctor/config.toml"
 
 
 def _kubelet(desk: Desk) -> Verdict | None:
@@ -67,6 +68,10 @@ def _slurmd(desk: Desk) -> Verdict | None:
     return NotApplicable(NODE, slurm.absent, tuple(slurm.read_from.values())) if slurm.setup is None else None
 
 
+def _advisories(desk: Desk) -> Verdict | None:
+    return None if desk.config.advisories else NotApplicable(NODE, NO_ADVISORIES)
+
+
 ABSENT: dict[str, Callable[[Desk], Verdict | None]] = {
     "kubelet": _kubelet,
     "kubelet_topology": _kubelet,
@@ -82,5 +87,6 @@ ABSENT: dict[str, Callable[[Desk], Verdict | None]] = {
     "time_slicing": _kubelet,
     "slurm": _slurmd,
     "slurm_jobs": _slurmd,
+    "advisories": _advisories,
 }
 """By the module of checks: what all of them say of a node to which they do not apply, or of which nothing is known; None where they may."""

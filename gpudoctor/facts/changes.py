@@ -1,47 +1,18 @@
 """What changed lately: package managers' logs and the time of boot, to be read beside a cause."""
 
-import re
-
-from msgspec import Struct
-
 from gpudoctor.facts.boot import STAT, booted_at, in_words
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.driver import NvidiaModule
 from gpudoctor.facts.nvml import Nvml
+from gpudoctor.facts.package_logs import CREATED, LOGS, RUNFILE_LOG, lines_about
 from gpudoctor.facts.pci import PciGpus
 from gpudoctor.facts.raw import Raw, TextFile
 from gpudoctor.facts.tasks import waits_for_reload
 from gpudoctor.knowledge import nvml_errors
-from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Unread
 
 MOST_LINES = 4
 """How many of a log's last lines are quoted."""
-
-_PACKAGE = r"(?:nvidia|libnvidia|cuda-drivers|kmod-nvidia|dkms|linux-(?:image|modules|headers|nvidia)|kernel(?:-core|-default|-devel)?[- ])"
-
-
-class _LogForm(Struct, frozen=True):
-    """A package manager's log: where it lies, a literal part of its lines about changes, and their form."""
-
-    path: str
-    line: "re.Pattern[str]"
-
-
-# dpkg.log: "2026-11-29 06:12:33 upgrade nvidia-driver-550:amd64 OLD NEW" (dpkg(1), --log); dnf.rpm.log:
-# "2026-11-29T06:12:33+0000 SUBDEBUG Upgraded: nvidia-driver-…" (dnf, logging.py); yum.log: "Nov 29 06:12:33 Updated: …";
-# zypp/history: "2026-11-29 06:12:33|install|nvidia-…" (libzypp, HistoryLog.cc); pacman.log: "[2026-…] [ALPM] upgraded nvidia (…)".
-_LOGS = (
-    _LogForm("/var/log/dpkg.log", pattern(rf"^\S+ \S+ (?:install|upgrade|remove|purge) {_PACKAGE}")),
-    _LogForm(
-        "/var/log/dnf.rpm.log",
-        pattern(rf"(?:Installed|Upgraded?|Erased?|Removed|Reinstalled|Downgraded?): {_PACKAGE}"),
-    ),
-    _LogForm("/var/log/yum.log", pattern(rf"(?:Installed|Updated|Erased): (?:\d+:)?{_PACKAGE}")),
-    _LogForm("/var/log/zypp/history", pattern(rf"^[^|]+\|(?:install|remove\s*)\|{_PACKAGE}")),
-    _LogForm("/var/log/pacman.log", pattern(r"\] (?:installed|upgraded|removed) (?:nvidia|linux)")),
-)
-_RUNFILE_LOG = "/var/log/nvidia-installer.log"
 
 
 class _Changes(Fact, frozen=True):
@@ -88,16 +59,13 @@ class DriverChanges(_Changes, frozen=True):
 
 def _recent(raw: Raw) -> Cited:
     found: list[Evidence] = []
-    for form in _LOGS:
+    for form in LOGS:
         file = raw.read(form.path)
         if isinstance(file, TextFile):
-            lines = [line.strip() for line in file.text.splitlines() if form.line.search(line)]
-            found += [Evidence(file.where, line) for line in lines[-MOST_LINES:]]
-    runfile = raw.read(_RUNFILE_LOG)
+            found += [Evidence(file.where, line) for line in lines_about(form, file.text)[-MOST_LINES:]]
+    runfile = raw.read(RUNFILE_LOG)
     if isinstance(runfile, TextFile):
-        found += [
-            Evidence(_RUNFILE_LOG, line.strip()) for line in runfile.text.splitlines() if "creation time:" in line
-        ]
+        found += [Evidence(RUNFILE_LOG, line.strip()) for line in runfile.text.splitlines() if CREATED in line]
     return tuple(found) + (_booted(raw) if found else ())
 
 

@@ -62,28 +62,38 @@ class Desk:
     def __init__(self, raw: Raw, config: Config, clock: Callable[[], float] = float) -> None:
         """`clock` gives seconds, for `durations`; without one all of them are zero. `today` is the node's, None where it is not known.
 
-        `active` is how thoroughly tests that load the GPUs may be run, 0 for not at all.
+        `active` is how thoroughly tests that load the GPUs may be run, 0 for not at all. `watch`, if there is one, is called with a fact's
+        name before it is read, and with the seconds that took afterwards.
         """
         self.raw = raw
         self.config = config
         self.active = 0
         self.durations: dict[str, float] = {}
         self.today: datetime.date | None = None
-        self._clock = clock
+        self.watch: Callable[[str, float | None], None] | None = None
+        self.clock = clock
         self._facts: dict[type[Fact], Fact | Unread] = {}
 
     def get(self, kind: type[FactT]) -> FactT | Unread:
         """The fact, or why it is not known."""
         if kind not in self._facts:
-            started = self._clock()
+            if self.watch is not None:
+                self.watch(kind.__name__, None)
+            started = self.clock()
             self._facts[kind] = self._gather(kind)
-            self.durations[kind.__name__] = self._clock() - started
+            self.durations[kind.__name__] = seconds = self.clock() - started
+            if self.watch is not None:
+                self.watch(kind.__name__, seconds)
         return cast("FactT | Unread", self._facts[kind])
 
     @property
     def unread(self) -> tuple[Unread, ...]:
         """Why each fact that was asked for could not be read."""
         return tuple(fact for fact in self._facts.values() if isinstance(fact, Unread))
+
+    def asked(self, kind: type[FactT]) -> FactT | Unread | None:
+        """The fact, or why it is not known, if somebody asked for it; None if nobody did."""
+        return cast("FactT | Unread | None", self._facts.get(kind))
 
     def known(self, kind: type[FactT]) -> FactT | None:
         """The fact if somebody asked for it and it could be read; asks nothing itself."""

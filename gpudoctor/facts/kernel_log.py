@@ -1,29 +1,39 @@
 """The kernel's messages of this boot, and of the one before."""
 
 import re
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.log_stamps import split, stamped
+from gpudoctor.facts.raw import Log
 from gpudoctor.verdicts import Evidence, Unread
 
+LogT = TypeVar("LogT", bound="KernelLog")
 NAME = "kernel.log"
 PREVIOUS = "kernel.previous.log"
 
 
 class KernelLog(Fact, frozen=True):
-    """Kernel messages, oldest first; `from_boot` says that none was lost since the boot."""
+    """Kernel messages, oldest first; `from_boot` says that none was lost since the boot, the rest is as a `Log` has it."""
 
     text: str
     where: str
     from_boot: bool
+    timezone: str = ""
 
     @classmethod
     def gather(cls, desk: Desk) -> "KernelLog | Unread":
         """The log named `kernel.log`."""
-        log = desk.raw.log(NAME)
-        return log if isinstance(log, Unread) else cls(text=log.text, where=log.where, from_boot=log.from_boot)
+        return cls.of(desk.raw.log(NAME))
+
+    @classmethod
+    def of(cls: type[LogT], log: Log | Unread) -> LogT | Unread:
+        """A log as the fact."""
+        if isinstance(log, Unread):
+            return log
+        return cls(text=log.text, where=log.where, from_boot=log.from_boot, timezone=log.timezone)
 
     def lines(self, pattern: "re.Pattern[str]", anchor: str) -> list[Evidence]:
         """The messages that match, oldest first.
@@ -90,5 +100,4 @@ class PreviousKernelLog(KernelLog, frozen=True):
     @classmethod
     def gather(cls, desk: Desk) -> "PreviousKernelLog | Unread":
         """The log named `kernel.previous.log`."""
-        log = desk.raw.log(PREVIOUS)
-        return log if isinstance(log, Unread) else cls(text=log.text, where=log.where, from_boot=log.from_boot)
+        return cls.of(desk.raw.log(PREVIOUS))

@@ -59,7 +59,7 @@ def moment(at: str) -> float | None:
     found = _SECONDS.fullmatch(at)
     if found is not None:
         return float(found[1])
-    date = _date(at, _NO_YEAR)
+    date = wall_clock(at, _NO_YEAR)
     return date.timestamp() if date is not None else None
 
 
@@ -67,13 +67,13 @@ def days_before(at: str, today: datetime.date) -> float | None:
     """How many seconds a date lies before the beginning of a day, less a day for zones that are not known; None for other times."""
     if _SECONDS.fullmatch(at) is not None and since_boot(at) is None:
         then = datetime.datetime.fromtimestamp(float(at), datetime.timezone.utc)
-    elif (date := _date(at, today.year)) is not None:
+    elif (date := wall_clock(at, today.year)) is not None:
         then = date
     else:
         return None
     midnight = datetime.datetime(today.year, today.month, today.day, tzinfo=datetime.timezone.utc)
     age = (midnight - then).total_seconds()
-    if age < -2 * DAY and _date(at, _NO_YEAR) != _date(at, _NO_YEAR + 1):
+    if age < -2 * DAY and not has_year(at):
         age += 365 * DAY
     return max(0.0, age - DAY)
 
@@ -84,8 +84,13 @@ def in_words(at: str) -> str:
     return f"{seconds:.0f} s after boot" if seconds is not None else at
 
 
-def _date(at: str, year: int) -> datetime.datetime | None:
-    """In UTC whatever its zone: differences are what counts."""
+def has_year(at: str) -> bool:
+    """Whether a date names its year."""
+    return wall_clock(at, _NO_YEAR) == wall_clock(at, _NO_YEAR + 1)
+
+
+def wall_clock(at: str, year: int) -> datetime.datetime | None:
+    """A date as it is written, of a year where it names none: in UTC whatever its zone, so that only differences count."""
     iso = _ISO.match(at)
     if iso is not None:
         return _moment(int(iso[1]), int(iso[2]), int(iso[3]), (iso[4], iso[5], iso[6], iso[7]))

@@ -117,6 +117,7 @@ class _Device(Struct):
     uuid: str | None = None
     name: str | None = None
     minor: int | None = None
+    serial: str | None = None
     error: NvmlError | None = None
     fields: dict[str, FieldValue] = {}
     nvlinks: tuple[NvLink, ...] = ()
@@ -227,6 +228,7 @@ def _device(device: _Device, via: str) -> NvmlDevice:
         name=device.name,
         error=error,
         minor=device.minor,
+        serial=device.serial or None,
         via=via,
         fields=device.fields,
         nvlinks=device.nvlinks,

@@ -117,6 +117,7 @@ class NvmlDevice(Citable, frozen=True):
     name: str | None
     error: NvmlError | None
     minor: int | None = None
+    serial: str | None = None
     via: str = "NVML"
     fields: Mapping[str, FieldValue] = {}
     nvlinks: tuple[NvLink, ...] = ()

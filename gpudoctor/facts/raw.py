@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -187,12 +187,16 @@ class CommandOutput(Struct, frozen=True):
 
 
 class Log(Struct, frozen=True):
-    """A log's text; `source` is how it was read (kmsg, journal, file, dmesg), `from_boot` says that it reaches back to the boot."""
+    """A log's text; `source` is how it was read (kmsg, journal, file, dmesg), `from_boot` says that it reaches back to the boot.
+
+    `timezone` is that of its local times, "" where nobody told.
+    """
 
     name: str
     text: str
     source: str = ""
     from_boot: bool = False
+    timezone: str = ""
 
     @property
     def where(self) -> str:
@@ -247,6 +251,13 @@ class Question(Struct, frozen=True):
 
 Gate: TypeAlias = Callable[[], Question | Unread]
 """Decides whether an API may be asked. Only a live source calls it; a recording already holds the answer."""
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """A source that knows when the clock began that counts from boot, in seconds since the epoch; None where nobody told."""
+
+    booted: float | None
 
 
 class Raw(Protocol):

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+import msgspec
 from msgspec import Struct
 
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.topology import Device, Topology
-from gpudoctor.verdicts import Unread
+from gpudoctor.verdicts import MOST_NAMED, Unread, cut, cut_fields
 
 NOT_TOLD = "N/A"
 """What nvidia-smi prints where a GPU has no NUMA node, or no memory that is one."""
@@ -24,6 +25,11 @@ class MatrixRow(Struct, frozen=True):
     cpus: str
     numa: str
     memory_node: str
+
+    def __post_init__(self) -> None:
+        cut_fields(self, MOST_NAMED, "name", "address", "device", "cpus", "numa", "memory_node")
+        if any(len(cell) > MOST_NAMED for cell in self.cells):
+            msgspec.structs.force_setattr(self, "cells", tuple(cut(cell, MOST_NAMED) for cell in self.cells))
 
 
 class Matrix(Fact, frozen=True, dict=True):

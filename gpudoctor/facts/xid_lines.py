@@ -118,7 +118,12 @@ def find_off_the_bus(text: str) -> Iterator[XidLine]:
 
 def find_all(text: str) -> Iterator[XidLine | SXidLine]:
     """Both, in the order of the log."""
-    return (line for _, line in merge(_numbered(text), _unnumbered(text), key=itemgetter(0)))
+    return (line for _, line in find_placed(text))
+
+
+def find_placed(text: str) -> Iterator[tuple[int, XidLine | SXidLine]]:
+    """Both, in the order of the log, with the place at which each line begins."""
+    return merge(_numbered(text), _unnumbered(text), key=itemgetter(0))
 
 
 def _numbered(text: str) -> Iterator[tuple[int, XidLine | SXidLine]]:

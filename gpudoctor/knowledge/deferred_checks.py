@@ -174,4 +174,7 @@ ROWS: dict[str, tuple[tuple[str, str, str, str], ...]] = {
         ("sharing.slurm-constrained", "Slurm keeps every job to its own GPUs", "", ""),
         ("sharing.slurm-outside", "What computes on a node of Slurm is in a job", "", ""),
     ),
+    "advisories": (
+        ("toolkit.known-vulnerabilities", "No known vulnerability of the toolkit, runtimes or driver applies", "", ""),
+    ),
 }

@@ -230,7 +230,8 @@ def _entry_line(entry: Entry) -> dict[str, Any]:
 def _log_line(log: Log | Unread) -> dict[str, Any]:
     if isinstance(log, Unread):
         return {"where": log.where, "error": log.why.value, "detail": log.detail, "would_need": log.would_need}
-    return {"source": log.source, "from_boot": log.from_boot}
+    line: dict[str, Any] = {"source": log.source, "from_boot": log.from_boot}
+    return {**line, "timezone": log.timezone} if log.timezone else line
 
 
 def _command_line(argv: tuple[str, ...], output: CommandOutput | Absent | Unread) -> dict[str, Any]:

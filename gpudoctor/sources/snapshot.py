@@ -31,7 +31,15 @@ class Manifest(msgspec.Struct, frozen=True):
     redacted: bool = False
     config: dict[str, Any] = {}
     plugins: tuple[str, ...] = ()
+    clock: dict[str, Any] = {}
     logs: dict[str, dict[str, Any]] = {}
+
+    @property
+    def booted(self) -> float | None:
+        """When the kernel's clock began that stamps its messages, which stands still while the node is suspended; None where not told."""
+        moments = (self.clock.get("realtime"), self.clock.get("monotonic"))
+        now, passed = (float(one) if isinstance(one, (int, float)) else None for one in moments)
+        return None if now is None or passed is None else now - passed
 
 
 class Snapshot(RecordedNode):
@@ -43,6 +51,7 @@ class Snapshot(RecordedNode):
         super().__init__(tree, complete=manifest.complete if manifest else (), uid=manifest.uid if manifest else None)
         self.manifest = manifest
         self.members = members
+        self.booted = manifest.booted if manifest is not None else None
         if manifest is None:
             return
         for entry in _entry_lines(members):
@@ -60,7 +69,13 @@ class Snapshot(RecordedNode):
             return _unread(about, str(about.get("where") or name)) if "error" in about else super().log(name)
         if isinstance(text, Unread):
             return text
-        return Log(name, text, source=str(about.get("source") or ""), from_boot=bool(about.get("from_boot")))
+        return Log(
+            name,
+            text,
+            source=str(about.get("source") or ""),
+            from_boot=bool(about.get("from_boot")),
+            timezone=str(about.get("timezone") or ""),
+        )
 
     def answer(self, name: str, gate: Gate) -> Answer | Unread:
         """An answer file of the snapshot; for NVML's, where there is none, what nvidia-smi printed."""

@@ -67,7 +67,7 @@ def steps(findings: Sequence[Finding]) -> tuple[Step, ...]:
 def _step(findings: Sequence[Finding], place: int, *, alone: bool) -> Step:
     remedies = [finding.remedies[place] for finding in findings]
     return Step(
-        word=_word(place, remedies[0]),
+        word=word_for(place, remedies[0]),
         who="" if alone else label([finding.subject for finding in findings]),
         action=remedies[0].action,
         say=remedies[0].say,
@@ -77,7 +77,7 @@ def _step(findings: Sequence[Finding], place: int, *, alone: bool) -> Step:
     )
 
 
-def _word(place: int, remedy: Remedy) -> str:
+def word_for(place: int, remedy: Remedy) -> str:
     """Remedies go from the safest up: each stands instead of the one before, or comes after it."""
     if place == 0:
         return "next"

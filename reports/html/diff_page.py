@@ -1,15 +1,16 @@
-"""A diff as one HTML page, A and B side by side: no request, no script, everything of a node cleaned and escaped."""
+"""A diff as one HTML page, A and B side by side: no request, no script to be read, everything of a node cleaned and escaped."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from msgspec import Struct
 
-from gpudoctor.diff import Area, Change, Counter, Diff, Gap, Side, Turn
+from gpudoctor.diff import Area, Change, Counter, Diff, Gap, Side, Turn, Way
 from gpudoctor.reports import diff_words as words
-from gpudoctor.reports.html.page import icon, moment, policy
-from gpudoctor.reports.words import clean, counted
+from gpudoctor.reports.html.page import fitting, icon, moment, policy
+from gpudoctor.reports.html.shown import Shown, room_for
+from gpudoctor.reports.words import counted
 from gpudoctor.verdicts import Status
 
 
@@ -22,6 +23,7 @@ class DiffView(Struct, frozen=True):
     title: str
     relation: str
     sections: tuple[words.Section, ...]
+    parts: tuple[tuple[str, str, int], ...]
     changes: tuple[tuple[Area, tuple[Change, ...]], ...]
     counters: tuple[Counter, ...]
     gaps: tuple[Gap, ...]
@@ -40,6 +42,7 @@ class DiffView(Struct, frozen=True):
             title=f"{words.VERDICTS[status]} {hosts} - gpudoctor diff",
             relation=words.relation(diff),
             sections=tuple(words.sections(diff)),
+            parts=tuple(_parts(diff)),
             changes=tuple(words.by_area(diff.changes)),
             counters=diff.counters,
             gaps=diff.gaps,
@@ -49,24 +52,41 @@ class DiffView(Struct, frozen=True):
 
 
 def page(diff: Diff) -> str:
-    """The whole page, in ASCII, so that no encoding on its way can spoil it."""
+    """The whole page."""
+    shown = Shown()
     environment = Environment(
         loader=PackageLoader("gpudoctor.reports.html"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_cleaned,
+        finalize=shown,
     )
     environment.filters |= _FILTERS
-    style = _part("page.css") + _part("diff.css")
-    text = environment.get_template("diff.html").render(
-        view=DiffView.of(diff),
-        diff=diff,
-        policy=policy(style, ""),
-        style=style,
-    )
-    return text.encode("ascii", "xmlcharrefreplace").decode()
+    style, script = _part("page.css") + _part("diff.css"), _part("diff.js")
+    parts = {
+        "view": DiffView.of(diff),
+        "diff": diff,
+        "policy": policy(style, script),
+        "style": style,
+        "script": script,
+    }
+    return fitting(environment.get_template("diff.html"), parts, shown, room_for(len(diff.b.node.gpus)))
+
+
+def _parts(diff: Diff) -> Iterator[tuple[str, str, int]]:
+    """The parts that tell what differs: their ids, what they are called, how many things each has."""
+    for section in words.sections(diff):
+        yield section.key, section.title.partition(":")[0], len(getattr(diff, section.key))
+    changed = "Changed" if diff.way is Way.TIMES else "Different"
+    for key, title, things in (
+        ("changed", changed, diff.changes),
+        ("counters", "Counters", diff.counters),
+        ("gaps", "Not compared", diff.gaps),
+        ("identity", "Identity", diff.identity),
+    ):
+        if things:
+            yield key, title, len(things)
 
 
 def _facts(side: Side) -> tuple[tuple[str, str], ...]:
@@ -123,11 +143,6 @@ _FILTERS: dict[str, Callable[..., object]] = {
 }
 
 
-def _cleaned(value: object) -> object:
-    """As on the report's page: what templates made has cleaned words in it already."""
-    return clean(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
-
-
 def _part(name: str) -> str:
-    """A style sheet. Its bytes are what the policy's hash is taken of."""
+    """A style sheet or the script. Its bytes are what the policy's hash is taken of."""
     return (resources.files("gpudoctor.reports.html") / "templates" / name).read_text("ascii")

@@ -3,17 +3,20 @@
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from gpudoctor.diagnosis import label
 from gpudoctor.report import Report
 from gpudoctor.reports.html.embedded import OPENING, embedded
+from gpudoctor.reports.html.shown import ROOMS, Shown, room_for, whole
 from gpudoctor.reports.html.views import View
-from gpudoctor.reports.words import STATUS_WORDS, clean, counted
+from gpudoctor.reports.topo_style import style_within
+from gpudoctor.reports.words import STATUS_WORDS, counted
 from gpudoctor.verdicts import Status, Subject
 
 _ICONS = {
@@ -27,45 +30,56 @@ _ICONS = {
 
 def page(report: Report) -> str:
     """The whole page. The text of a template is its own; everything put into it is cleaned and then escaped."""
+    shown = Shown()
     environment = Environment(
         loader=PackageLoader("gpudoctor.reports.html"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_cleaned,
+        finalize=shown,
     )
     environment.filters |= _FILTERS
-    style, script = _part("page.css"), _part("page.js")
-    text = environment.get_template("page.html").render(
-        view=View.of(report),
-        report=report,
-        policy=policy(style, script),
-        style=style,
-        script=script,
-        opening=OPENING,
-        embedded=embedded(report),
-        words={status.value: word for status, word in STATUS_WORDS.items()},
-    )
-    return text.encode("ascii", "xmlcharrefreplace").decode()
+    style, script = _compact(_part("page.css")) + style_within(".topo"), _compact(_part("page.js"))
+    parts = {
+        "view": View.of(report),
+        "report": report,
+        "policy": policy(style, script),
+        "style": style,
+        "script": script,
+        "opening": OPENING,
+        "embedded": embedded(report),
+        "words": {status.value: word for status, word in STATUS_WORDS.items()},
+    }
+    return fitting(environment.get_template("page.html"), parts, shown, room_for(len(report.node.gpus)))
 
 
-def policy(style: str, script: str) -> str:
+def fitting(template: Template, parts: Mapping[str, object], shown: Shown, most: int) -> str:
+    """The page in ASCII, so that no encoding on its way can spoil it, its texts cut as far as it must be to have so many bytes."""
+    page = b""
+    for shown.room in ROOMS:
+        page = template.render(parts).encode("ascii", "xmlcharrefreplace")
+        if len(page) <= most:
+            break
+    return page.decode("ascii")
+
+
+def policy(style: str, script: str) -> Markup:
     """The Content-Security-Policy: this style sheet, this script, the tab's icon, and nothing from anywhere."""
-    return (
+    return whole(
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def anchor(identity: str) -> str:
+def anchor(identity: str) -> Markup:
     """An id as it may stand in an attribute and behind the `#` of an address: ours stay as they are."""
-    return quote(identity, safe="@:./-_~", errors="backslashreplace")
+    return whole(quote(identity, safe="@:./-_~", errors="backslashreplace"))
 
 
-def web_address(reference: str) -> str:
+def web_address(reference: str) -> Markup:
     """The reference if following it can only open a page of the web, else nothing."""
-    return reference if re.match(r"https?://[^\s/@\\]+(?:/|$)", reference) else ""
+    return whole(reference if re.match(r"https?://[^\s/@\\]+(?:/|$)", reference) else "")
 
 
 def moment(stamp: str) -> str:
@@ -73,14 +87,14 @@ def moment(stamp: str) -> str:
     return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)Z$", r"\1 \2 UTC", stamp)
 
 
-def icon(status: Status) -> str:
+def icon(status: Status) -> Markup:
     """The icon of the tab, as a `data:` address."""
     color, stroke = _ICONS[status]
     picture = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#{color}"/>'
         f'<path d="{stroke}" fill="none" stroke="#fff" stroke-width="2"/></svg>'
     )
-    return f"data:image/svg+xml,{quote(picture)}"
+    return whole(f"data:image/svg+xml,{quote(picture)}")
 
 
 def who(subject: Subject) -> str:
@@ -112,19 +126,22 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "icon": icon,
     "moment": moment,
     "named": named,
+    "short": lambda name: name.removeprefix("NVIDIA "),
     "web_address": web_address,
     "who": who,
+    "whole": whole,
 }
-
-
-def _cleaned(value: object) -> object:
-    """What is printed, without anything that reorders or hides text. Markup is what templates made, with cleaned words in it."""
-    return clean(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _part(name: str) -> str:
     """A style sheet or script. Their bytes are what the policy's hashes are taken of, so that no character of theirs is rewritten."""
     return (resources.files("gpudoctor.reports.html") / "templates" / name).read_text("ascii")
+
+
+def _compact(text: str) -> str:
+    """A style sheet or script without its indentation, and without comments that have lines of their own."""
+    told = re.sub(r"^ */\*.*?\*/ *$|^ *//[^\n]*$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return "\n".join(line.strip() for line in told.splitlines() if line.strip())
 
 
 def _digest(text: str) -> str:

@@ -5,12 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from gpudoctor.chain import Link
-from gpudoctor.report import Finding, NodeGpu, NotSeen, Report, Result
+from gpudoctor.details import Details, FullReport
+from gpudoctor.report import Finding, NotSeen, Report, Result
+from gpudoctor.reports.html.appendix import LinkSources, appendix_of
 from gpudoctor.reports.html.causes import CauseView, causes_of
+from gpudoctor.reports.html.chain import Picture, Place, first_broken
+from gpudoctor.reports.html.gpus import GpusView, gpus_of
 from gpudoctor.reports.html.rows import ADDRESS, Row, rows
+from gpudoctor.reports.html.timeline import TimelineView, timeline_of
+from gpudoctor.reports.html.topology import TopologyView, topology_of
+from gpudoctor.reports.html.workloads import WorkloadsView, workloads_of
 from gpudoctor.reports.shares import Share, folded
-from gpudoctor.reports.words import OVERALL_STATUS, STATUS_ORDER, STATUS_WORDS, headline
-from gpudoctor.verdicts import Status, SubjectKind, Why
+from gpudoctor.reports.words import OVERALL_STATUS, STATUS_ORDER, STATUS_WORDS, counted, headline
+from gpudoctor.verdicts import Status, Why
 
 WHY = {
     Why.NOT_RECORDED: "the recording does not hold it",
@@ -23,6 +30,9 @@ WHY = {
     Why.CRASHED: "a check failed: please report it",
 }
 """The reasons for not knowing, in words."""
+
+WITHOUT_DETAILS = "this report was written without details: `gpudoctor run --details --format json` keeps them"
+"""What stands in each section that only details fill."""
 
 _ALARMS = (Status.FAIL, Status.WARN, Status.UNKNOWN)
 
@@ -40,22 +50,30 @@ class CheckView(Struct, frozen=True):
 
 
 class LinkView(Struct, frozen=True):
-    """A link of the chain: its worst status, how many checks have each, the checks, and those that were skipped."""
+    """A link of the chain: its place, its worst status, how many checks have each, the checks, and those that were skipped."""
 
     link: Link
+    place: Place
     status: Status
     counts: tuple[tuple[int, Status], ...]
     checks: tuple[CheckView, ...]
     skipped: tuple[CheckView, ...]
 
+    @property
+    def warned(self) -> int:
+        """How many of its checks warn, where its status does not say so."""
+        return sum(count for count, one in self.counts if one is Status.WARN and self.status is Status.UNKNOWN)
 
-class GpuView(Struct, frozen=True):
-    """A GPU, its worst unwaived status, the finding that gives it, and how many findings are about the GPU."""
-
-    gpu: NodeGpu
-    status: Status | None
-    worst: Finding | None
-    findings: int
+    @property
+    def told(self) -> str:
+        """How many of its checks have the worst status; those that were skipped are counted only where all were."""
+        number, status = self.counts[0]
+        total = (
+            sum(count for count, one in self.counts if one is not Status.SKIP) if status is not Status.SKIP else number
+        )
+        if self.warned:
+            return f"{number} of {total}"
+        return f"{number} of {counted(total, 'check')}" if number < total else counted(total, "check")
 
 
 class UnseenView(Struct, frozen=True):
@@ -77,7 +95,14 @@ class View(Struct, frozen=True):
     facts: tuple[tuple[str, str], ...]
     causes: tuple[CauseView, ...]
     links: tuple[LinkView, ...]
-    gpus: tuple[GpuView, ...]
+    picture: Picture
+    first_broken: Link | None
+    gpus: GpusView
+    workloads: WorkloadsView
+    topology: TopologyView | None
+    timeline: TimelineView
+    raw: tuple[LinkSources, ...]
+    details: Details | None
     shares: tuple[Share, ...]
     unseen: tuple[UnseenView, ...]
     waived: tuple[Finding, ...]
@@ -87,7 +112,10 @@ class View(Struct, frozen=True):
     @classmethod
     def of(cls, report: Report) -> "View":
         """The page's content."""
+        details = report.details if isinstance(report, FullReport) else None
         causes = causes_of(report)
+        workloads = workloads_of(details, causes)
+        picture = Picture({result.link for result in report.results})
         cause_of = {finding.id: cause for cause in causes for finding in cause.findings}
         status, name = OVERALL_STATUS[report.verdict], report.node.hostname or "unnamed node"
         return cls(
@@ -95,10 +123,17 @@ class View(Struct, frozen=True):
             name=name,
             title=f"{STATUS_WORDS[status]} {name} - gpudoctor",
             headline=headline(report),
-            facts=tuple(_facts(report)),
+            facts=tuple(_facts(report, len(details.gpus) if details else 0)),
             causes=causes,
-            links=tuple(_links(report, cause_of)),
-            gpus=tuple(_gpus(report)),
+            links=tuple(_links(report, cause_of, picture)),
+            picture=picture,
+            first_broken=first_broken(report),
+            gpus=gpus_of(report, details, workloads.workloads),
+            workloads=workloads,
+            topology=topology_of(report, details.topology) if details else None,
+            timeline=timeline_of(report, details),
+            raw=appendix_of(report),
+            details=details,
             shares=folded(report.sharing),
             unseen=tuple(_unseen(report)),
             waived=tuple(one for one in _findings(report) if one.waived is not None and one.status in _ALARMS),
@@ -106,9 +141,25 @@ class View(Struct, frozen=True):
             reproduce=tuple(_reproduce(report)),
         )
 
+    @property
+    def to_look_at(self) -> tuple[Link, ...]:
+        """The links of root causes where none is broken."""
+        return tuple(dict.fromkeys(one.cause.link for one in self.causes)) if self.first_broken is None else ()
+
+    @property
+    def partly_seen(self) -> bool:
+        """Whether some link has a check that could not tell, so that nobody can say that all are whole."""
+        return any(status is Status.UNKNOWN for link in self.links for _, status in link.counts)
+
     def why(self, reason: Why) -> str:
         """A reason for not knowing, in words."""
         return WHY[reason]
+
+    def untold(self, key: str) -> str:
+        """Why a part of the details is lacking; empty where nothing is said of it."""
+        if self.details is None:
+            return WITHOUT_DETAILS
+        return "; ".join(one.partition(": ")[2] for one in self.details.untold if one.startswith(f"{key}: "))
 
 
 def _findings(report: Report) -> Iterator[Finding]:
@@ -129,7 +180,8 @@ def _counted(statuses: Sequence[Status]) -> tuple[tuple[Status, int], ...]:
     return tuple((status, statuses.count(status)) for status in STATUS_ORDER if status in statuses)
 
 
-def _facts(report: Report) -> Iterator[tuple[str, str]]:
+def _facts(report: Report, beyond: int) -> Iterator[tuple[str, str]]:
+    """`beyond` counts GPUs of which only the details tell."""
     node = report.node
     yield "Operating system", node.os or ""
     yield "Kernel", node.kernel or ""
@@ -141,12 +193,12 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     counted = (
         f"{number} \u00d7 {model}" if model else f"{number}, model not known" for model, number in models.items()
     )
-    yield "GPUs", "; ".join(counted) or "none seen"
+    yield "GPUs", "; ".join(counted) or (f"{beyond}, on no bus that was seen" if beyond else "none seen")
     yield "Source", {"live": "this node, live", "root": "live, below a root directory"}.get(node.source, node.source)
     yield "Seen as", "" if node.uid is None else "root" if node.uid == 0 else f"user {node.uid}"
 
 
-def _links(report: Report, cause_of: Mapping[str, CauseView]) -> Iterator[LinkView]:
+def _links(report: Report, cause_of: Mapping[str, CauseView], picture: Picture) -> Iterator[LinkView]:
     for link in Link:
         results = [result for result in report.results if result.link is link]
         if results:
@@ -154,23 +206,12 @@ def _links(report: Report, cause_of: Mapping[str, CauseView]) -> Iterator[LinkVi
             checks = [CheckView(result, rows(result.findings, cause_of)) for result in results]
             yield LinkView(
                 link,
+                picture.place(link),
                 counts[0][0],
                 tuple((number, status) for status, number in counts),
                 tuple(check for check in checks if check.result.status is not Status.SKIP),
                 tuple(check for check in checks if check.result.status is Status.SKIP),
             )
-
-
-def _gpus(report: Report) -> Iterator[GpuView]:
-    for gpu in report.node.gpus:
-        about = [
-            finding
-            for finding in _findings(report)
-            if finding.subject.kind is SubjectKind.GPU and finding.subject.key == gpu.address
-        ]
-        counting = [finding for finding in about if finding.waived is None]
-        worst = min(counting, key=lambda finding: STATUS_ORDER.index(finding.status), default=None)
-        yield GpuView(gpu, worst.status if worst else None, worst, len(about))
 
 
 def _unseen(report: Report) -> Iterator[UnseenView]:

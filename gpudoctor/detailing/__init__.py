@@ -1,0 +1,1 @@
+"""Makers of the details of a report."""
