@@ -1,0 +1,1 @@
+"""Files that `gpudoctor install` prints for a node; it changes nothing."""
