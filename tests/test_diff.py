@@ -149,6 +149,31 @@ def test_a_redacted_recording_is_the_same(name: str, salts: tuple[str, ...], tmp
     assert said["way"] == "times" and said["b"]["redacted"]
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_hidden_words_of_the_command_line_are_no_changes(turned: bool, tmp_path: Path, differ: Differ) -> None:
+    folder = fixtures() / HEALTHY
+    members = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink() and path.name not in ("about.md", "expected.json")
+    }
+    entries = members["entries.jsonl"]
+    words = next(one["text"] for one in map(json.loads, entries.splitlines()) if one["path"] == "/proc/cmdline").strip()
+    agent = "-- --site-agent 5002 rack=blue"
+    members["entries.jsonl"] = entries.replace(words.encode(), f"{words} {agent}".encode())
+    raw, redacted = tmp_path / "raw.tar", tmp_path / "redacted.tar"
+    write_snapshot(raw, members)
+    members["entries.jsonl"] = entries.replace(
+        words.encode(), f"{words} nvidia.NVreg_EnableGpuFirmware=0 {agent}".encode()
+    )
+    write_snapshot(redacted, redact(members, b"one").members)
+    said = differ.told(*((redacted, raw) if turned else (raw, redacted)))
+    told = {one["what"]: (one["a"], one["b"]) for one in said["changes"]}
+    assert told == {"kernel command line nvidia.NVreg_EnableGpuFirmware": ("0", None) if turned else (None, "0")}
+    (gap,) = (one for one in said["gaps"] if one["why"] == "hidden by redaction")
+    assert gap["side"] == ("A" if turned else "B") and "/proc/cmdline" in gap["what"][0]
+
+
 def test_equal_inputs_give_equal_bytes(differ: Differ) -> None:
     for form in ("terminal", "json", "html"):
         assert differ(fixture(HEALTHY), fixture(SICK), "--format", form) == differ(

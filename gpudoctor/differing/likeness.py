@@ -32,6 +32,10 @@ class Likeness(Struct, frozen=True):
         """A key of B with the addresses of A in it."""
         return _replaced(text, self.to_a)
 
+    def hides(self, word: str) -> bool:
+        """Whether a word may stand for one that a redacted side keeps to itself."""
+        return any(self.redacted) and _PSEUDONYM.fullmatch(word) is not None
+
     def exact(self, a: str, b: str) -> bool:
         """Whether two texts differ by identity at most; numbers count."""
         if a == b or max(len(a), len(b)) > LONGEST:

@@ -113,13 +113,30 @@ def _command_line(a: Party, b: Party, likeness: Likeness) -> Iterator[Change | G
     mine, theirs = a.desk.raw.read(CMDLINE), b.desk.raw.read(CMDLINE)
     if isinstance(mine, TextFile) and isinstance(theirs, TextFile):
         one, two = _words(mine.text), _words(theirs.text)
-        for name in dict.fromkeys((*one, *two)):
+        names = tuple(dict.fromkeys((*one, *two)))
+        apart = _kept_apart(one, two, likeness)
+        if apart:
+            side = A if likeness.redacted[0] else B
+            yield Gap(Area.PARAMETERS, side, (f"words of {CMDLINE} that it keeps to itself",), "hidden by redaction")
+        for name in names:
+            if name in apart:
+                continue
             left, right = one.get(name), two.get(name)
             if left == right or (left is not None and right is not None and likeness.exact(left, right)):
                 continue
             yield Change(Area.PARAMETERS, f"kernel command line {name}", left, right)
     else:
         yield from gap(Area.PARAMETERS, CMDLINE, isinstance(mine, TextFile), isinstance(theirs, TextFile))
+
+
+def _kept_apart(one: Mapping[str, str], two: Mapping[str, str], likeness: Likeness) -> frozenset[str]:
+    """Words that cannot be held against the other side: hidden ones, and those in clear that a hidden one may stand for."""
+    hidden = {name for name in (*one, *two) if likeness.hides(name) and not (name in one and name in two)}
+    if hidden and likeness.redacted == (True, False):
+        hidden |= two.keys() - one.keys()
+    elif hidden and likeness.redacted == (False, True):
+        hidden |= one.keys() - two.keys()
+    return frozenset(hidden)
 
 
 def _words(text: str) -> dict[str, str]:
