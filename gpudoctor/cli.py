@@ -29,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         status = commands.COMMANDS[options.command](options)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         # At its end Python looks for cycles once more, through everything there is: another twelfth.
         gc.freeze()
     except (ConfigError, SourceError) as error:

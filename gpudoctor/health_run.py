@@ -42,7 +42,7 @@ def health(options: argparse.Namespace, source: Source) -> int:
             write(path, _rendered(shown, form, options, file=True))
         if text := _rendered(shown, options.format, options, file=False):
             say(text)
-        sys.stdout.flush()
+            sys.stdout.flush()
 
     if options.cached:
         answer = _kept(options, source)
@@ -177,7 +177,8 @@ class _Run:
         if earlier.hangs:
             times = _noted(place, earlier, self._at)
             now = _in_words(self._at)
-            answer = cached.hung(answer, earlier, first=times == 1, times=times, now=now)
+            old = cached.outlived(last, self._at.timestamp()) if isinstance(last, cached.Kept) else ""
+            answer = cached.hung(answer, earlier, first=times == 1, times=times, now=now, old=old)
             interval = last.stale_after / cached.INTERVALS if isinstance(last, cached.Kept) else 0.0
             self._put_by(place, answer, boot_id, interval, suffix=".hung")
         else:

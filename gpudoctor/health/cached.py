@@ -108,7 +108,7 @@ def aged(kept: Kept | str, boot_id: str, boottime: float | None, at: float) -> H
     answer = replace(kept.answer, changes=(), stale=Stale(seconds, why))
     if not why:
         return answer
-    links = tuple(one if one.verdict is None else replace(one, verdict=Overall.UNKNOWN) for one in answer.links)
+    links = _nobody_knows(answer.links)
     return replace(answer, verdict=Overall.UNKNOWN, exit_code=EXIT_CODES[Overall.UNKNOWN], links=links)
 
 
@@ -129,8 +129,21 @@ def nobody_knows() -> Health:
     )
 
 
-def hung(answer: Health, earlier: Earlier, *, first: bool, times: int, now: str) -> Health:
-    """The last answer, and beside it that the run hangs which should give the next one; it is told as new the `first` time."""
+def outlived(kept: Kept, at: float) -> str:
+    """Why an answer that was put by again and again beside a run that hangs is none any more, "" while it is one."""
+    import datetime
+
+    looked = (
+        datetime.datetime.fromisoformat(kept.answer.at.replace("Z", "+00:00")).timestamp() if kept.answer.at else 0.0
+    )
+    return f"the last pass, of {kept.answer.at}, is too old" if at - looked > kept.stale_after else ""
+
+
+def hung(answer: Health, earlier: Earlier, *, first: bool, times: int, now: str, old: str = "") -> Health:
+    """The last answer, and beside it that the run hangs which should give the next one; it is told as new the `first` time.
+
+    With `old` words on why nothing else in it is of today.
+    """
     where = f"/proc/{earlier.pid}/stack"
     shows = f"PID {earlier.pid} in state {earlier.state or 'unknown'}: {'; '.join(earlier.stack.splitlines()) or 'no kernel stack'}"
     wrong = Wrong(
@@ -147,7 +160,7 @@ def hung(answer: Health, earlier: Earlier, *, first: bool, times: int, now: str)
         evidence=(Evidence(where, shows),),
         remedies=_REMEDIES,
     )
-    old = answer.stale.why if answer.stale is not None else ""
+    old = (answer.stale.why if answer.stale is not None else "") or old
     others = tuple(
         replace(one, state=State.UNSEEN, why=old) if old else one for one in answer.wrong if one.check != NOT_ENDED
     )
@@ -157,10 +170,14 @@ def hung(answer: Health, earlier: Earlier, *, first: bool, times: int, now: str)
         exit_code=EXIT_CODES[Overall.FAIL],
         wrong=(wrong, *others),
         changes=(Change(Turn.NEW, wrong),) if first else (),
-        links=tuple(_links(answer.links, wrong)),
+        links=tuple(_links(_nobody_knows(answer.links) if old else answer.links, wrong)),
         earlier=earlier,
         stale=None,
     )
+
+
+def _nobody_knows(links: Sequence[LinkState]) -> tuple[LinkState, ...]:
+    return tuple(one if one.verdict is None else replace(one, verdict=Overall.UNKNOWN) for one in links)
 
 
 def _links(links: Sequence[LinkState], wrong: Wrong) -> list[LinkState]:

@@ -16,6 +16,7 @@ from gpudoctor.verdicts import Status
 MOST_OPEN = 1000
 """So many findings that are wrong are followed at the same time; a node with more has other worries."""
 WAITS = "not looked at since the reboot"
+LONGEST_WAIT = 30 * 86400.0
 _RANK = {Status.WARN: 1, Status.UNKNOWN: 2, Status.FAIL: 3}
 
 
@@ -168,7 +169,8 @@ class Ledger:
         self._count_what_nobody_tells(fates)
         for finding, past in self._past.items():
             fate = fates.get(finding, (Fate.GONE, ""))[0]
-            if finding not in present and fate in (Fate.UNSEEN, Fate.HIDDEN) and past.told:
+            recent = self._now.elapsed - past.elapsed < LONGEST_WAIT
+            if finding not in present and fate in (Fate.UNSEEN, Fate.HIDDEN) and past.told and recent:
                 # Whether the reboot has healed it is told by the first pass that can look.
                 past.unseen = WAITS
                 self.waiting.append(past)

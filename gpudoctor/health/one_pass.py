@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MOST_OFF = 7 * 86400.0
 """So much at the most passes on the memory's own clock while the node is off: its clock may have been set meanwhile."""
+NAMELESS = ("localhost", "localhost.localdomain", "(none)")
+"""What a node is called before anybody has named it (hostname(5), "fallback hostname"; init/Kconfig, DEFAULT_HOSTNAME): no other node."""
 MOST_UNTOLD = 200
 HOUR = 3600.0
 SHRINKS = 0.75
@@ -85,7 +87,7 @@ class Pass:
         host = self._desk.get(Host)
         host = host if isinstance(host, Host) else Host(hostname=None, kernel=None, os=None, os_id=None, boot_id=None)
         self.boot_id = host.boot_id or ""
-        self._hostname = host.hostname or ""
+        self._hostname = host.hostname if host.hostname and host.hostname not in NAMELESS else ""
         self.timing = _timing(past.last, moment, self.boot_id, self._hostname)
         goes_on = self.timing.same_boot and not self.timing.first
         self._kept, before = (past.kept, past.before) if goes_on else (log_memory.Kept(), past.kept)
