@@ -19,6 +19,7 @@ from gpudoctor import cli
 from gpudoctor.testing import fixtures
 from tests.axe import DARK, LIGHT
 from tests.chromium import browse
+from tests.tui_pictures import tui_pictures
 
 NODES = (
     "h100x8",
@@ -81,7 +82,7 @@ def take(page: Path, picture: Path, size: tuple[int, int], setting: str, profile
 
 
 def readme(folder: Path) -> None:
-    """The pictures of the README: a sick node's page in both schemes, what a telephone shows of it, and the terminal."""
+    """The pictures of the README: a sick node's page in both schemes, what a telephone shows of it, the terminal, and the TUI."""
     with tempfile.TemporaryDirectory() as scratch:
         page = Path(scratch) / "report.html"
         _said(*_run(SICK), "-q", "-o", page)
@@ -93,6 +94,7 @@ def readme(folder: Path) -> None:
             take(page, folder / name, size, setting, Path(scratch) / "profile")
             assert (folder / name).stat().st_size <= MOST_BYTES, name
     (folder / "terminal.svg").write_text(terminal(_said(*_run(SICK), "--color", "always"), f"gpudoctor --node {SICK}"))
+    tui_pictures(folder)
 
 
 def terminal(said: str, title: str) -> str:

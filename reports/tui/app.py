@@ -12,7 +12,6 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import Screen
-from textual.widget import Widget
 from textual.widgets import Static
 
 from gpudoctor.reports.tui.heading import Bar, Heading
@@ -101,7 +100,8 @@ class DoctorApp(App[None]):
         """Heading, bar, views, footer."""
         yield self._heading
         yield self._bar
-        yield Widget(id="views")
+        # A plain widget would show its own name until the first view is there.
+        yield Static(id="views")
         yield Keys(markup=False)
         yield Static(id="small", markup=False)
 
@@ -110,6 +110,8 @@ class DoctorApp(App[None]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             loop.add_signal_handler(number, self._terminated, number)
+        # After SIGTSTP and `fg` the screen is an empty one.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self._heading.update(Content(f"\n{self.shown.source}"))
         self._show_bar()
         self.call_after_refresh(self._begin)

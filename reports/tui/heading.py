@@ -15,15 +15,23 @@ from gpudoctor.reports.tui.model import MOMENT
 if TYPE_CHECKING:
     from gpudoctor.reports.tui.model import Progress, Shown
 
+MOST_NAME = 64
+"""As long as a host's name can be on Linux (HOST_NAME_MAX, gethostname(2)): what is longer must not push the rest out."""
+
 
 class Heading(Static):
     """The verdict line and the source line."""
 
     DEFAULT_CSS = "Heading { height: 2; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; background: $panel; }"
 
+    _told = Content()
+
     def show(self, shown: "Shown") -> None:
-        """Show what is known now."""
-        self.update(Content("\n").join([verdict_line(shown), source_line(shown)]), layout=False)
+        """Show what is known now; what is there already is not sent again."""
+        told = Content("\n").join([verdict_line(shown), source_line(shown)])
+        if not told.is_same(self._told):
+            self._told = told
+            self.update(told, layout=False)
 
 
 def verdict_line(shown: "Shown") -> Content:
@@ -76,7 +84,7 @@ def source_line(shown: "Shown") -> Content:
     if report is not None:
         driver = report.node.driver_version
         words = [
-            report.node.hostname or "unnamed node",
+            (report.node.hostname or "unnamed node")[:MOST_NAME],
             _age(shown, report.started_at),
             f"driver {driver}" if driver else "",
             shown.source,

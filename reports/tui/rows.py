@@ -54,6 +54,15 @@ class Rows(OptionList):
         """Have the rows made for the new width."""
         if self.refill is not None:
             self.refill()
+            # What was scrolled to before the size was known may be far off.
+            self.call_after_refresh(self.to_highlighted)
+
+    def to_highlighted(self) -> None:
+        """Scroll to the highlighted row; where it is the first that can be chosen, what stands above it is shown as well."""
+        first = next((place for place, option in enumerate(self.options) if not option.disabled), None)
+        if self.highlighted == first:
+            self.scroll_home(animate=False, immediate=True)
+        self.scroll_to_highlight()
 
     def render_line(self, y: int) -> Strip:
         """Where no background can be told from another, what is highlighted is reversed: textual's own lists leave that out of a style."""

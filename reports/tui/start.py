@@ -23,7 +23,7 @@ def tui(options: argparse.Namespace) -> int:
     """`gpudoctor tui`. Raises SourceError where there is no terminal or no such report, and whatever the program has crashed with."""
     _demand_terminal()
     _demand_source(options)
-    saved = as_full(_read(options.report)) if options.report is not None else None
+    saved = as_full(_saved(options.report)) if options.report is not None else None
     shown = Shown(
         source=_source_words(options),
         live=saved is None and options.node is None,
@@ -58,6 +58,8 @@ def _show(options: argparse.Namespace, shown: Shown, run: list[str], first: Chil
         source_options=_source_words_for_record(options),
         driver_class=plain_driver() if shown.ascii else None,
     )
+    if options.theme and options.theme not in app.available_themes:
+        raise SourceError(f"--theme {options.theme}: there is none of that name, but {', '.join(app.available_themes)}")
     if shown.ascii:
         app.add_class("-ascii")
     app.run()
@@ -124,6 +126,15 @@ def _against(place: str | None) -> "Report | None":
     if place is None or (os.path.exists(place) and not is_report(place)):
         return None
     return _read(place)
+
+
+def _saved(place: str) -> "Report":
+    try:
+        return _read(place)
+    except SourceError as error:
+        if not os.path.exists(place):
+            raise
+        raise SourceError(f"{error} (a recording is named by --node)") from error
 
 
 def _read(place: str) -> "Report":
