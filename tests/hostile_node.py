@@ -79,7 +79,9 @@ class HostileNode:
         hidden = root / "etc" / "modprobe.d" / "<script>alert(1)<\\script>\u202e\x1b[2J'\"`.conf"
         hidden.parent.mkdir(parents=True, exist_ok=True)
         hidden.write_bytes(
-            b"options nvidia NVreg_\xff\xed\xa0\x80=1\n" + self._words.encode("utf-8", "surrogatepass") + b"\nblacklist nvidia\n"
+            b"options nvidia NVreg_\xff\xed\xa0\x80=1\n"
+            + self._words.encode("utf-8", "surrogatepass")
+            + b"\nblacklist nvidia\n"
         )
 
     def _entries(self) -> None:
