@@ -2,7 +2,10 @@
 # Install the Debian packages that the tests meet real consumers with, or say why not. No service is started.
 set -eu
 
-packages="prometheus prometheus-node-exporter nagios-nrpe-server nagios-nrpe-plugin chromium runc crun containerd docker.io podman slurmctld slurmd slurm-client munge hwloc kubernetes-client libcap2-bin debhelper rpm zsh fish mandoc tmux"
+packages="prometheus prometheus-node-exporter nagios-nrpe-server nagios-nrpe-plugin chromium runc crun containerd docker.io podman slurmctld slurmd slurm-client munge hwloc libcap2-bin debhelper rpm zsh fish mandoc tmux"
+
+# Another package than Debian's may have brought kubectl, and would not give it up.
+command -v kubectl >/dev/null || packages="$packages kubernetes-client"
 
 if ! command -v apt-get >/dev/null; then
 	echo "install-packages.sh: no apt-get here; install by hand what matches: $packages" >&2
