@@ -4,16 +4,15 @@
 from those of 8, each of whose devices is there in eight PCI domains. Exits with 1 when a limit is exceeded, or when a page lacks a GPU.
 """
 
-import argparse
 import json
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from counting import CommandFailed, Cost, Counter
-from plain_venv import ROOT, plain_venv
+from judging import judged
+from plain_venv import ROOT
 
 YARDSTICK = Path(__file__).with_name("yardstick.py")
 NODES = ("nouveau-and-broken-daemon-json", "narrow-link-at-gpu")
@@ -28,22 +27,6 @@ from gpudoctor import cli
 code = cli.main(["run", "--node", sys.argv[1], "--details", "--format", sys.argv[2]])
 sys.exit(0 if code in (1, 2) else f"a sick node ends with 1 or 2, not with {code}")
 """
-
-
-def main() -> int:
-    """Measure, print, judge."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--cpu", action="store_true", help="count CPU time even where valgrind is installed")
-    options = parser.parse_args()
-    counter = Counter(plain_venv() / "bin" / "python", callgrind=not options.cpu)
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            problems = _measure(counter, Path(folder))
-        except CommandFailed as failure:
-            problems = [str(failure)]
-    for problem in problems:
-        print(f"bench: {problem}", file=sys.stderr)
-    return 1 if problems else 0
 
 
 def _measure(counter: Counter, folder: Path) -> list[str]:
@@ -182,4 +165,4 @@ def _nvml(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(judged(__doc__, _measure))

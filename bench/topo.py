@@ -5,14 +5,13 @@ Makes the node in a temporary folder as files of sysfs with NVML's answer beside
 something of the node is missing in the result.
 """
 
-import argparse
 import json
 import sys
-import tempfile
 from pathlib import Path
 
 from counting import CommandFailed, Cost, Counter
-from plain_venv import ROOT, plain_venv
+from judging import judged
+from plain_venv import ROOT
 
 YARDSTICK = Path(__file__).with_name("yardstick.py")
 GPUS = 64
@@ -35,22 +34,6 @@ print(len(found.of_kind("gpu")), len(found.of_kind("nic")), len(found.functions)
 print(drawn.count('class="box gpu'), drawn.count('class="box nic'), len(drawn), len(found.nvlinks))
 """
 FORMS = ("plain", "judged")
-
-
-def main() -> int:
-    """Measure, print, judge."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--cpu", action="store_true", help="count CPU time even where valgrind is installed")
-    options = parser.parse_args()
-    counter = Counter(plain_venv() / "bin" / "python", callgrind=not options.cpu)
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            problems = _measure(counter, Path(folder))
-        except CommandFailed as failure:
-            problems = [str(failure)]
-    for problem in problems:
-        print(f"bench: {problem}", file=sys.stderr)
-    return 1 if problems else 0
 
 
 def _measure(counter: Counter, folder: Path) -> list[str]:
@@ -192,4 +175,4 @@ def _nvml() -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(judged(__doc__, _measure))

@@ -5,16 +5,15 @@ Makes a recorded node of so many containers in a temporary folder, in the two fo
 `make bench`; that each container with a GPU was judged by its eBPF program is checked.
 """
 
-import argparse
 import hashlib
 import json
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from counting import CommandFailed, Cost, Counter
-from plain_venv import ROOT, plain_venv
+from judging import judged
+from plain_venv import ROOT
 
 YARDSTICK = Path(__file__).with_name("yardstick.py")
 SIZES = (500, 1000)
@@ -57,26 +56,6 @@ LIBRARIES = (
     "libnvidia-cfg",
 )
 DRIVER = "550.163.01"
-
-
-def main() -> int:
-    """Measure, print, judge."""
-    options = _options()
-    counter = Counter(plain_venv() / "bin" / "python", callgrind=not options.cpu)
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            problems = _measure(counter, Path(folder))
-        except CommandFailed as failure:
-            problems = [str(failure)]
-    for problem in problems:
-        print(f"bench: {problem}", file=sys.stderr)
-    return 1 if problems else 0
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--cpu", action="store_true", help="count CPU time even where valgrind is installed")
-    return parser.parse_args()
 
 
 def _measure(counter: Counter, folder: Path) -> list[str]:
@@ -290,4 +269,4 @@ def _dev(pid: int, number: int) -> Iterator[dict[str, object]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(judged(__doc__, _measure))

@@ -45,7 +45,7 @@ OUTCOMES = {
 def render(compat: Compat, look: Look) -> str:
     """The result as text for a terminal or a pipe."""
     text = f"{clean(_in_one_line(compat))}\n" if look.quiet else _Page(compat, look).text()
-    return text.encode("ascii", "backslashreplace").decode() if look.ascii else text
+    return look.written(text)
 
 
 class Span(Struct, frozen=True):

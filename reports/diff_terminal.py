@@ -25,7 +25,7 @@ STYLES = {"-": "red", "+": "green"}
 def render(diff: Diff, look: Look) -> str:
     """The diff as text for a terminal or a pipe."""
     text = _quiet(diff) if look.quiet else _Page(diff, look).text()
-    return text.encode("ascii", "backslashreplace").decode() if look.ascii else text
+    return look.written(text)
 
 
 def _quiet(diff: Diff) -> str:

@@ -20,7 +20,7 @@ def render(answer: Health, look: Look, *, everything: bool) -> str:
     """The answer as text for a terminal, a mail or a pipe."""
     page = _Page(answer, look)
     text = page.quiet() if look.quiet else page.text(everything=everything)
-    return text.encode("ascii", "backslashreplace").decode() if look.ascii else text
+    return look.written(text)
 
 
 class _Page(Page):

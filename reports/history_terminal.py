@@ -29,7 +29,7 @@ def render(history: History, look: Look) -> str:
     """The history as text for a terminal or a pipe."""
     page = _Page(history, look)
     text = page.quiet() if look.quiet else page.text()
-    return text.encode("ascii", "backslashreplace").decode() if look.ascii else text
+    return look.written(text)
 
 
 class _Page(Page):

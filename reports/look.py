@@ -35,6 +35,10 @@ class Look(Struct, frozen=True):
             quiet=options.quiet,
         )
 
+    def written(self, text: str) -> str:
+        """A text as it may be written: where only ASCII may, what lies beyond as escapes."""
+        return text.encode("ascii", "backslashreplace").decode() if self.ascii else text
+
 
 def use_color(wish: str, is_terminal: bool, environment: Mapping[str, str]) -> bool:
     """The option wins, then NO_COLOR (no-color.org), CLICOLOR_FORCE, CLICOLOR (bixense.com/clicolors), then the terminal."""

@@ -40,7 +40,7 @@ SHARING = "who shares"
 def render(report: Report, look: Look) -> str:
     """The report as text for a terminal, a pipe or a file."""
     text = one_line(report) + "\n" if look.quiet else _Page(report, look).text()
-    return text.encode("ascii", "backslashreplace").decode() if look.ascii else text
+    return look.written(text)
 
 
 class _Page(Page):

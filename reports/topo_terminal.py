@@ -39,7 +39,7 @@ _Row: TypeAlias = tuple[str, str, str, Text]
 def render(topo: Topo, look: Look) -> str:
     """The topology as text for a terminal or a pipe."""
     text = f"{clean(in_one_line(topo))}\n" if look.quiet else _Page(topo, look).text()
-    return text.encode("ascii", "backslashreplace").decode() if look.ascii else text
+    return look.written(text)
 
 
 def in_one_line(topo: Topo) -> str:

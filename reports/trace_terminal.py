@@ -24,7 +24,7 @@ WHAT_IS_WRONG = (Status.FAIL, Status.WARN)
 def render(trace: Trace, look: Look) -> str:
     """The trace as text for a terminal or a pipe."""
     text = _quiet(trace) if look.quiet else _Page(trace, look).text()
-    return text.encode("ascii", "backslashreplace").decode() if look.ascii else text
+    return look.written(text)
 
 
 def _quiet(trace: Trace) -> str:

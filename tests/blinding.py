@@ -183,7 +183,6 @@ class Ablation:
         self._registry = Registry(replace(check, function=self._remembering(check)) for check in built_in())
         self._desk = Watched(self.node, self._config)
         self.report = self._run(self.node, self._desk)
-        self._complete = dict(self._said)
 
     @property
     def looked_at(self) -> set[str]:

@@ -1,8 +1,11 @@
 """Shared fixtures: where the recorded nodes and the shared captures lie, and the flag that rewrites golden files."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.health_passes import Passes, quick_place
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = REPOSITORY.parent / "shared"
@@ -40,3 +43,10 @@ class Golden:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, "utf-8")
         assert text == place.read_text("utf-8"), f"{place} differs: look at it, then pytest --update-golden"
+
+
+@pytest.fixture
+def passes(capsys: pytest.CaptureFixture[str]) -> Iterator[Passes]:
+    """Passes with a memory of their own."""
+    with quick_place() as place:
+        yield Passes(capsys, place / "state")

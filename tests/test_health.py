@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +33,11 @@ from tests.health_passes import (
     Passes,
     aged,
     checks,
-    quick_place,
     turns,
 )
 
 DOCKER, BOUND = "toolkit.docker-runtime", "kernel-module.gpu-bound"
 GPU = "0000:3a:00.0"
-
-
-@pytest.fixture
-def passes(capsys: pytest.CaptureFixture[str]) -> Iterator[Passes]:
-    """Passes with a memory of their own."""
-    with quick_place() as place:
-        yield Passes(capsys, place / "state")
 
 
 @pytest.fixture

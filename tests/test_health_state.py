@@ -22,7 +22,7 @@ from gpudoctor.health.store import MOST_EPISODES, CannotKeepError, Last, Outcome
 from gpudoctor.health.tables import VERSION
 from gpudoctor.verdicts import Status
 from tests.diff_node import DiffNode
-from tests.health_passes import HARD, HEALTHY, SOFT, Passes, aged, checks, quick_place, turns
+from tests.health_passes import HARD, HEALTHY, SOFT, Passes, aged, checks, turns
 from tests.standin.frozen import CannotFreeze, frozen_filesystem
 
 DOCKER, BOUND = "toolkit.docker-runtime", "kernel-module.gpu-bound"
@@ -35,13 +35,6 @@ CREATE TABLE seen (finding TEXT, status TEXT, summary TEXT, first_seen REAL, las
 INSERT INTO runs VALUES (1795950000, 'pass', 0), (1795950060, 'fail', 2);
 INSERT INTO seen VALUES ('toolkit.docker-runtime@service:docker', 'fail', 'does not parse', 1795950060, 1795950060, 1);
 """
-
-
-@pytest.fixture
-def passes(capsys: pytest.CaptureFixture[str]) -> Iterator[Passes]:
-    """Passes with a memory of their own."""
-    with quick_place() as place:
-        yield Passes(capsys, place / "state")
 
 
 def mounted(place: Path, *options: str) -> None:

@@ -4,7 +4,7 @@ import datetime
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from gpudoctor.report import Overall
 from gpudoctor.reports.health_forms import line
 from gpudoctor.verdicts import Status
 from tests.diff_node import HOSTNAME, DiffNode
-from tests.health_passes import HARD, HEALTHY, SOFT, Passes, aged, checks, quick_place, turns
+from tests.health_passes import HARD, HEALTHY, SOFT, Passes, aged, checks, turns
 from tests.live_root import (
     alone_with_its_workers,  # noqa: F401 - a fixture that each test uses
     healthy_nvml,
@@ -34,13 +34,6 @@ from tests.live_root import (
 
 DOCKER, REMAP, PRESENT = "toolkit.docker-runtime", "health.row-remap-failed", "pcie.gpus-present"
 LEFT = "gpu-missing-with-last-xid"
-
-
-@pytest.fixture
-def passes(capsys: pytest.CaptureFixture[str]) -> Iterator[Passes]:
-    """Passes with a memory of their own."""
-    with quick_place() as place:
-        yield Passes(capsys, place / "state")
 
 
 @pytest.fixture

@@ -17,13 +17,6 @@ from tests.health_passes import HARD, HEALTHY, Passes, aged, quick_place
 GPU = "0000:3a:00.0"
 
 
-@pytest.fixture
-def passes(capsys: pytest.CaptureFixture[str]) -> Iterator[Passes]:
-    """Passes with a memory of their own."""
-    with quick_place() as place:
-        yield Passes(capsys, place / "state")
-
-
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The memory of a node's day: it is well, fails for an hour, is well, is off for the night, and has an error."""

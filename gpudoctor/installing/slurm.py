@@ -12,7 +12,9 @@ def hook(name: str, command: str) -> str:
     # Inside "${NAME:=word}" these have a meaning (POSIX, 2.2.3 Double-Quotes and 2.6.2 Parameter Expansion).
     for letter in '\\"$`}':
         command = command.replace(letter, f"\\{letter}")
-    return filled(f"slurm-{name}.sh", COMMAND=command)
+    if name == "health-check":
+        return filled("slurm-health-check.sh", COMMAND=command)
+    return filled("slurm-job-hook.sh", COMMAND=command, MODE=name, NAME=name.capitalize())
 
 
 def slurm(node: InstallNode) -> Installation:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Epilog of slurm.conf. Slurm drains the node for every epilog that does not end with 0, so this one does so for nothing but a
+# @NAME@ of slurm.conf. Slurm drains the node for every @MODE@ that does not end with 0, so this one does so for nothing but a
 # GPU of the job that fails, where /etc/gpudoctor/config.toml allows it ([slurm], docs/slurm.md); never for a gpudoctor that
 # is missing, crashes, is killed, or hangs.
 #
@@ -29,7 +29,7 @@ unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONINSPECT
 ) </dev/null >/dev/null 2>&1 &
 watcher=$!
 
-"$GPUDOCTOR" slurm epilog </dev/null >/dev/null 2>&1 &
+"$GPUDOCTOR" slurm @MODE@ </dev/null >/dev/null 2>&1 &
 doctor=$!
 # A trapped signal ends the wait at once, with a status above 128 (POSIX, sh, wait).
 wait "$doctor"
