@@ -16,6 +16,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> "str | None":
+    """Bytes are no part of a test's name: compressed ones hold the second they were made in, and all workers of a run
+    must give a test the same name."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> "Golden":
     """Compares text with a golden file."""

@@ -986,13 +986,13 @@ def test_of_several_reports_in_one_file_the_last_whole_one_counts(tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is empty"),
-        (b"\x00\x01\x02" * 1000, "not an nvidia-bug-report log"),
-        (b"x" * 200_000 + WHOLE.encode(), "not an nvidia-bug-report log"),
-        (b"\x1f\x8b\x08\x00" + b"\xff" * 50, "damaged gzip"),
-        (gzip.compress(b"hello\n" * 100), "not an nvidia-bug-report log"),
-        (gzip.compress(WHOLE.encode())[:60], "cut off"),
-        (gzip.compress(b"")[:8], "cut off"),
+        pytest.param(b"", "is empty", id="empty"),
+        pytest.param(b"\x00\x01\x02" * 1000, "not an nvidia-bug-report log", id="binary"),
+        pytest.param(b"x" * 200_000 + WHOLE.encode(), "not an nvidia-bug-report log", id="late"),
+        pytest.param(b"\x1f\x8b\x08\x00" + b"\xff" * 50, "damaged gzip", id="damaged"),
+        pytest.param(gzip.compress(b"hello\n" * 100), "not an nvidia-bug-report log", id="another text"),
+        pytest.param(gzip.compress(WHOLE.encode())[:60], "cut off", id="cut off"),
+        pytest.param(gzip.compress(b"")[:8], "cut off", id="cut off in the header"),
     ],
 )
 def test_what_is_no_report_is_refused_with_one_clear_line(content: bytes, words: str, tmp_path: Path) -> None:
