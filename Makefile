@@ -12,7 +12,7 @@ DEV_READY := $(VENV)/ready-to-develop
 SICK_NODE := fixtures/nodes/nouveau-and-broken-daemon-json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check format golden test-vm test-vm-systemd bench score knowledge catalogue podresources screenshots completion man docs wheel single-file deb rpm clean
+.PHONY: help run test test-sweep lint check format golden test-vm test-vm-systemd bench score knowledge catalogue podresources screenshots completion man docs wheel single-file deb rpm clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | column -t -s @ 2>/dev/null || sed -n 's/^\([a-z-]*\):.*## /  \1: /p' $(MAKEFILE_LIST)
@@ -46,8 +46,11 @@ ifeq ($(strip $(ARGS)),)
 	$(call diagnose,--node $(SICK_NODE))
 endif
 
-test: $(DEV_READY) ## run the tests
+test: $(DEV_READY) ## run the ordinary tests; what takes long goes over every eighth recorded node
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
+
+test-sweep: $(DEV_READY) ## run what takes long over all other recorded nodes
+	$(BIN)/python -m pytest -m sweep --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 lint: $(DEV_READY) ## check format, style, types and import walls
 	$(BIN)/ruff format --check .

@@ -15,8 +15,9 @@ from gpudoctor.sources.recorded import Record, RecordedNode, Tree
 from gpudoctor.testing import config_of, fixtures, node
 from gpudoctor.verdicts import Status, Why
 from tests.blinding import NOW, Ablation
+from tests.sweeping import recorded_nodes, thinned
 
-NODES = sorted(place.name for place in fixtures().iterdir() if place.is_dir())
+NODES = recorded_nodes()
 
 
 def _findings(report: Report) -> dict[str, Finding]:
@@ -113,7 +114,7 @@ def _may_be_gone(before: Report, after: Report) -> bool:
 
 
 @pytest.mark.parametrize("error", ["EACCES", "ENOENT"])
-@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("name", thinned(NODES))
 def test_blinding_neither_alarms_nor_leaves_a_claim(name: str, error: str) -> None:
     node_of = ablation(name)
     whole, before = node_of.node.whole, node_of.report

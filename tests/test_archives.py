@@ -24,6 +24,7 @@ from gpudoctor.sources.opening import open_source
 from gpudoctor.sources.snapshot import Snapshot
 from gpudoctor.testing import fixtures, node, run_node
 from gpudoctor.verdicts import Unread
+from tests.sweeping import recorded_nodes, thinned
 
 FORMS = {".tar": None, ".tar.gz": "gzip", ".tar.bz2": "bzip2", ".tar.xz": "xz", ".tar.zst": "zstd"}
 MANIFEST = json.dumps({"format": 1, "recorded_at": "2026-11-29T12:00:00Z"}).encode()
@@ -101,7 +102,7 @@ def test_an_archive_reads_as_its_directory_does(name: str, top: str, suffix: str
     assert comparable(run_node(found)) == comparable(run_node(node(name)))
 
 
-@pytest.mark.parametrize("name", sorted(place.name for place in fixtures().iterdir() if place.is_dir()))
+@pytest.mark.parametrize("name", thinned(recorded_nodes()))
 def test_every_recorded_node_reads_the_same_from_an_archive(name: str, tmp_path: Path) -> None:
     found = opened(tmp_path / "a.tar", packed_directory(fixtures() / name, name, None))
     assert comparable(run_node(found)) == comparable(run_node(node(name)))

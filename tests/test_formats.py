@@ -12,6 +12,7 @@ import pytest
 from gpudoctor import cli
 from gpudoctor.cli_options import FORMATS
 from gpudoctor.testing import fixtures
+from tests.sweeping import thinned
 
 NODES = sorted(place.name for place in fixtures().iterdir() if (place / "expected.json").is_file())
 SICK = "nouveau-and-broken-daemon-json"
@@ -154,7 +155,7 @@ def test_a_report_file_appears_at_once_and_can_be_read_by_its_collector(tmp_path
 # Markdown ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("name", thinned(NODES))
 def test_markdown_holds_every_root_cause_and_no_text_of_a_node_becomes_markup(name: str) -> None:
     from markdown_it import MarkdownIt
 

@@ -17,6 +17,7 @@ from gpudoctor.testing import fixtures
 from tests import axe
 from tests.chromium import browse, needs_chromium, open_page
 from tests.page_tree import Element, tree
+from tests.sweeping import ordinarily
 
 SICK = "nouveau-and-broken-daemon-json"
 NODES = [
@@ -88,7 +89,7 @@ a drawing, whose contrast is computed beside axe."""
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", ordinarily(PAGES, [SICK, TWO_TIMES]))
 def test_axe_finds_nothing(name: str, dark: bool, written: Callable[[str], Path], tmp_path: Path) -> None:
     looks = axe.looks(written(name), tmp_path, dark=dark)
     assert len(looks) == 4
@@ -184,7 +185,7 @@ _VISITOR = """
 """
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("name", ordinarily(REPORTS, [SICK, WITHOUT_DETAILS]))
 def test_every_finding_can_be_linked_to(
     name: str, written: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

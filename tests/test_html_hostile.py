@@ -15,6 +15,7 @@ from tests import axe
 from tests.chromium import needs_chromium, open_page
 from tests.hostile_node import MARKUP, RAW, HostileNode
 from tests.page_tree import Element, tree
+from tests.sweeping import ordinarily
 
 SICK = "nouveau-and-broken-daemon-json"
 NODES = [
@@ -75,7 +76,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, bo
     return write
 
 
-every_node = pytest.mark.parametrize("node", NODES, ids=[f"{name}-{'all' if all_ else 'text'}" for name, all_ in NODES])
+IDS = [f"{name}-{'all' if all_ else 'text'}" for name, all_ in NODES]
+every_node = pytest.mark.parametrize("node", NODES, ids=IDS)
 
 
 def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -170,7 +172,7 @@ _PLANTED = (
 
 
 @needs_chromium
-@every_node
+@pytest.mark.parametrize("node", ordinarily(NODES, [("h100x8", False), (SICK, True)]), ids=IDS)
 def test_the_browser_is_not_moved(
     node: tuple[str, bool], written: Callable[[tuple[str, bool]], Written], tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from gpudoctor.run import Selection, run
 from gpudoctor.sources.live import Live
 from gpudoctor.sources.recorder import Recorder
 from gpudoctor.sources.snapshot import open_snapshot
-from gpudoctor.testing import config_of, fixtures, node
+from gpudoctor.testing import config_of, node
 from gpudoctor.verdicts import Status, Why
 from tests.live_root import (
     WORKER,
@@ -33,13 +33,14 @@ from tests.live_root import (
     workers_below,
 )
 from tests.standin.frozen import CannotFreeze, frozen_filesystem
+from tests.sweeping import recorded_nodes, thinned
 
 NOW = datetime.datetime(2026, 11, 29, tzinfo=datetime.timezone.utc)
 
 CANNOT_BE_MADE = {"no-permission-sysfs-driver-links", "nothing-recorded", "wrong-kinds-of-file"}
 """Nodes whose point is an error that root cannot be given, or that hold nothing."""
 
-NODES = sorted(place.name for place in fixtures().iterdir() if place.is_dir() and place.name not in CANNOT_BE_MADE)
+NODES = [name for name in recorded_nodes() if name not in CANNOT_BE_MADE]
 
 
 def _comparable(report: Report) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def _statuses(report: Report, check: str = "driver-cuda.nvml-answers") -> list[S
     return [finding.status for finding in by_address]
 
 
-@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("name", thinned(NODES))
 def test_live_equals_replay(name: str, tmp_path: Path) -> None:
     root = make_root(name, tmp_path / "root")
     config = config_of(node(name))

@@ -17,11 +17,12 @@ from gpudoctor.knowledge.architectures import Flavour, architecture
 from gpudoctor.report import Finding, Report, Result
 from gpudoctor.sources.recorded import Record, RecordedNode
 from gpudoctor.sources.snapshot import Snapshot
-from gpudoctor.testing import fixtures, node, run_node
+from gpudoctor.testing import node, run_node
 from gpudoctor.verdicts import Status, Why
 from tests.blinding import BlindedNode, whole_node
 from tests.captures import Builder, fact
 from tests.conftest import SHARED
+from tests.sweeping import recorded_nodes, thinned
 from tests.test_ablation import _candidates, _still_citing, ablation
 
 PRESENT, HARDWARE, VERSIONS = "pcie.gpus-present", "pcie.hardware-profile", "driver-cuda.expected-versions"
@@ -361,7 +362,7 @@ def test_healthy_nodes_match_their_profile(name: str, profile: str, said: str) -
     assert (report.verdict, report.exit_code) == (before.verdict, before.exit_code)
 
 
-@pytest.mark.parametrize("name", sorted(place.name for place in fixtures().iterdir() if place.is_dir()))
+@pytest.mark.parametrize("name", thinned(recorded_nodes()))
 def test_without_a_profile_nothing_is_said(name: str) -> None:
     assert result(HARDWARE, node(name)).status is Status.SKIP
     assert result(VERSIONS, node(name)).status is Status.SKIP

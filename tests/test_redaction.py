@@ -30,9 +30,10 @@ from gpudoctor.sources.snapshot import open_snapshot
 from gpudoctor.sources.writing import write_snapshot
 from gpudoctor.testing import fixtures, run_node
 from tests.live_root import make_root
+from tests.sweeping import recorded_nodes, thinned
 
 SALT = b"planted-salt-of-this-site-0123456789"
-NODES = sorted(place.name for place in fixtures().iterdir() if place.is_dir())
+NODES = recorded_nodes()
 _ALPHABET = string.ascii_letters + string.digits
 _HEX = "0123456789abcdef"
 
@@ -536,7 +537,7 @@ def altered(raw: Mapping[str, bytes], redacted: Mapping[str, bytes]) -> list[tup
     return [words for pair in said for words in zip_longest(*pair, fillvalue=b"") if words[0] != words[1]][:5]
 
 
-@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("name", thinned(NODES))
 def test_a_redacted_node_is_diagnosed_as_the_raw_one(name: str, tmp_path: Path) -> None:
     members = from_fixture(name)
     redacted = redact(members, SALT)
