@@ -136,8 +136,9 @@ def test_stuck_worker_is_named(booted: Boots, run: str) -> None:
 )
 def test_stuck_driver_costs_the_deadline_at_most(booted: Boots, name: str, step: str) -> None:
     guest = booted(name)
-    # Under emulation the interpreter and its imports take most of a second, before and after the deadline runs.
-    slack = 2 * guest.step("start-up").seconds
+    # Under emulation the interpreter and its imports take most of a second before the deadline runs, and judging and writing down
+    # what was seen takes longer after it; on a busy host each of them may take twice what it took when start-up was measured.
+    slack = 4 * guest.step("start-up").seconds
     assert guest.step(step).seconds <= DEADLINE_SECONDS + 1 + slack
 
 
