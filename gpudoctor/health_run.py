@@ -74,6 +74,7 @@ def narrowed(answer: Health, links: list[str]) -> Health:
         wrong=tuple(one for one in answer.wrong if one.link in links),
         blips=tuple(one for one in answer.blips if one.link in links),
         changes=tuple(change for change in answer.changes if change.wrong.link in links),
+        checks={check: status for check, status in answer.checks.items() if check.partition(".")[0] in links},
     )
 
 
@@ -242,6 +243,9 @@ def _look_at(holder: Holder | None) -> Earlier:
     """Who has the lock, and whether that run hangs: it does not move in the kernel, or is long past its own deadline."""
     if holder is None:
         return Earlier(0, "", 0.0)
+    if holder.boot_id != (here := _boot_id("/")) and holder.boot_id and here:
+        # Where nodes share the directory its PID and its seconds are another node's.
+        return Earlier(holder.pid, holder.at, 0.0)
     from gpudoctor.probes.earlier_run import look_at_run
 
     seconds = max(0.0, seconds_since_boot() - holder.began)

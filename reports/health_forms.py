@@ -31,7 +31,9 @@ def headline(answer: Health) -> str:
     match answer.verdict:
         case Overall.PASS:
             passed = sum(status == Status.PASS.value for status in answer.checks.values())
-            return f"{counted(passed, 'check')} passed" if answer.checks else "well"
+            # Of a link by itself there may be nothing to say.
+            said = "; ".join(dict.fromkeys(state.summary for state in answer.links))
+            return f"{counted(passed, 'check')} passed" if passed else said
         case Overall.UNKNOWN:
             return "could not tell: something essential was not seen"
         case _:
@@ -50,7 +52,7 @@ def in_short(answer: Health) -> str:
 def line(answer: Health) -> str:
     """One line, the same for like nodes: no times, no counts of passes. An answer that is none any more says only that."""
     if answer.stale is not None and answer.stale.why:
-        return "UNKNOWN the last pass is too old\n"
+        return f"UNKNOWN {'the last pass is too old' if answer.at else 'there is no answer of a pass'}\n"
     words = "; ".join(in_words(one) for one in answer.wrong) or headline(answer)
     return clean(f"{answer.verdict.value.upper()} {words}") + "\n"
 
@@ -118,9 +120,10 @@ def _as_of_a_report(answer: Health) -> Iterator[str]:
     yield from metric("verdict", "0 pass, 1 warn, 2 fail, 3 unknown.", [({}, VERDICT_NUMBERS[answer.verdict])])
     yield from metric("root_causes", "Findings that nothing below explains.", counts)
     yield from metric("check_status", "0 pass, 1 warn, 2 fail, 3 unknown, 4 blocked, 5 skipped.", checks)
-    yield from metric("gpus", "GPUs on the PCI bus.", [({}, len(answer.node.gpus))])
-    yield from metric("run_duration_seconds", "How long the run took.", [({}, answer.seconds)])
     if answer.at:
+        # Where no pass has given an answer nobody has counted.
+        yield from metric("gpus", "GPUs on the PCI bus.", [({}, len(answer.node.gpus))])
+        yield from metric("run_duration_seconds", "How long the run took.", [({}, answer.seconds)])
         at = node_exporter.epoch(answer.at)
         yield from metric("last_run_timestamp_seconds", "When the run began.", [({}, at)])
     versions = {

@@ -153,6 +153,18 @@ def test_node_exporter_serves_what_was_written(name: str, exporter: Exporter) ->
     assert collected == [str(exporter.textfile)]
 
 
+def test_what_only_a_waived_finding_explains_is_no_series(tmp_path: Path) -> None:
+    """A GPU that is passed through, as the manual has it: NVML does not list it, and no alert may stay on for that."""
+    config = tmp_path / "config.toml"
+    waived = '[[waive]]\ncheck = "kernel-module.gpu-bound"\nreason = "passed through"\n'
+    node = str(fixtures() / "vfio-on-one-and-nvml-answers-for-seven")
+    for text, findings, verdict in (("", 2, 2), (waived, 0, 0)):
+        config.write_text(text)
+        code, told = _run("--node", node, "--config", str(config), "--format", "node-exporter")
+        assert (told.count("\ngpudoctor_finding{"), code) == (findings, verdict)
+        assert f"gpudoctor_verdict {verdict}\n" in told
+
+
 def test_whatever_a_node_says_arrives_as_it_is(exporter: Exporter) -> None:
     """Quotes, backslashes and line breaks in labels go through two parsers that are not ours."""
     odd = 'quote " backslash \\ both \\" break \n tab \t brace } comma , Größe'

@@ -266,6 +266,9 @@ def test_package_of_rpm(packages: Path, tmp_path: Path) -> None:
     assert "/usr/lib/gpudoctor/gpudoctor/checks/pcie.py" in files and not any(".build-id" in name for name in files)
     assert "python3 >= 3.10" in run("rpm", "-qp", "--requires", built)[1]
     assert set(re.findall(r"systemctl (\S+)", run("rpm", "-qp", "--scripts", built)[1])) == UNITS
+    # Of an upgrade %preun of the version before comes after %post (rpm-scriptlets(7)), and takes the byte code away.
+    at_the_end = run("rpm", "-qp", "--queryformat", "%{POSTTRANS}", built)[1]
+    assert "compileall" in at_the_end and "compileall" not in run("rpm", "-qp", "--queryformat", "%{POSTIN}", built)[1]
     staged = tmp_path / "work" / os_packages.NAME
     shutil.copy(staged / "rpm/start.py", staged / "packages/start.py")
     code, said, errors = run(

@@ -25,7 +25,7 @@ from gpudoctor.health.places import LOCK, NoPlaceError, made, state_directory
 from gpudoctor.probes.earlier_run import EarlierRun, look_at_run
 from gpudoctor.verdicts import Status
 from tests.conftest import Golden
-from tests.diff_node import DiffNode
+from tests.diff_node import BOOT_ID, DiffNode
 from tests.health_passes import (
     HARD,
     HEALTHY,
@@ -209,8 +209,8 @@ def test_worse_and_better_are_told() -> None:
 def test_what_follows_from_something_else_is_told_when_it_stands_alone() -> None:
     step = Steps(Rules())
     step(seen())
-    assert step(seen(), seen(finding="d@gpu:x", check="d", follows=True)) == []
-    assert step(seen(), seen(finding="d@gpu:x", check="d", follows=True)) == []
+    assert step(seen(), seen(finding="d@gpu:x", check="d", causes=("c@gpu:x",))) == []
+    assert step(seen(), seen(finding="d@gpu:x", check="d", causes=("c@gpu:x",))) == []
     assert step(seen(finding="d@gpu:x", check="d")) == [Turn.HEALED.value, Turn.NEW.value]
 
 
@@ -360,6 +360,30 @@ def test_a_ring_that_lost_nothing_between_passes_is_a_whole_log() -> None:
     assert log_memory.read(a_log(ELSE, XID), kept_of(then), first=False).new == ""
 
 
+def test_before_a_ring_that_has_wrapped_a_journal_has_what_nvidia_said_and_nothing_else() -> None:
+    """What else was kept is not lost by it, and what came between the last pass and the ring is not known."""
+    killed = "[ 4000.000000] Out of memory: Killed process 77 (python)"
+    first = log_memory.read(
+        a_log(LOADED, ELSE, killed, ELSE.replace("  13", "4001"), from_boot=True), log_memory.Kept(), first=True
+    )
+    journal, later = LOADED.replace("NVRM", "kernel: NVRM"), "[ 9500.000000] eth0: link up again"
+    pieced = replace(a_log(journal, later), source="the journal, then kmsg")
+    then = log_memory.read(pieced, kept_of(first), first=False)
+    assert not then.log.from_boot and then.new == f"{later}\n"
+    assert then.log.text == f"{journal}\n{killed}\n{later}\n"
+    # A journal of which the beginning is gone: what it had is kept as well.
+    xid = XID.replace("5900", "3000")
+    gone = log_memory.read(a_log(LOADED, xid, killed, ELSE, from_boot=True), log_memory.Kept(), first=True)
+    rest = replace(a_log(XID.replace("NVRM", "kernel: NVRM"), later), source="the journal, then kmsg")
+    told = log_memory.read(rest, kept_of(gone), first=False).log.text.splitlines()
+    assert told == [xid, killed, XID.replace("NVRM", "kernel: NVRM"), later]
+    # The ring still reaches back to the last pass.
+    meets = replace(
+        a_log(journal, "[ 4001.000000] systemd[1]: Started something", later), source="the journal, then kmsg"
+    )
+    assert log_memory.read(meets, kept_of(first), first=False).log.from_boot
+
+
 def test_an_error_that_comes_again_is_told_again(passes: Passes, healthy: DiffNode) -> None:
     healthy.say(XID)
     passes.over(healthy.place)
@@ -440,7 +464,9 @@ def test_the_last_answer_is_given_without_looking(passes: Passes, tmp_path: Path
     assert (code, out) == (1, "kernel-module.gpu-bound: 8 GPUs: held by nouveau, not by nvidia\n")
     code, out = passes.over(HARD, "--cached", "--format", "npd", "--link", "toolkit")
     assert code == 1 and out.startswith(DOCKER) and len(out) <= 81
-    assert passes.over(HARD, "--cached", "--format", "npd", "--link", "pcie") == (0, "12 checks passed\n")
+    assert passes.over(HARD, "--cached", "--format", "npd", "--link", "pcie") == (0, "5 checks passed\n")
+    assert passes.over(HARD, "--cached", "--format", "npd", "--link", "cuda-init") == (0, "nothing to check\n")
+    assert passes.over(HARD, "--cached", "--format", "line", "--link", "cuda-init") == (0, "PASS nothing to check\n")
     code, out = passes.over(HARD, "--cached", "--format", "npd", "--link", "driver-cuda")
     assert code in (1, 2)
 
@@ -465,6 +491,9 @@ def test_an_answer_of_another_boot_is_none(passes: Passes, healthy: DiffNode) ->
 def test_without_an_answer_nothing_is_known(passes: Passes) -> None:
     code, out, _ = passes("--cached", "--format", "npd")
     assert code == 2 and out.startswith("no pass has left an answer yet in")
+    assert passes("--cached", "--format", "line") == (3, "UNKNOWN there is no answer of a pass\n", "")
+    code, out, _ = passes("--cached", "--format", "node-exporter")
+    assert code == 3 and "\ngpudoctor_verdict 3\n" in out and "gpudoctor_gpus" not in out
     assert not passes.state.exists()
 
 
@@ -501,12 +530,13 @@ def test_a_recorded_node_without_a_place_is_not_remembered(
 class Held:
     """The lock in somebody else's hands, as of a run that began a while ago."""
 
-    def __init__(self, state: Path, seconds: float, deadline: float = 20.0) -> None:
+    def __init__(self, state: Path, seconds: float, deadline: float = 20.0, boot_id: str = "") -> None:
         state.mkdir(exist_ok=True)
         self._handle = os.open(state / LOCK, os.O_RDWR | os.O_CREAT)
         fcntl.flock(self._handle, fcntl.LOCK_EX)
         began = seconds_since_boot() - seconds
-        holder = Holder(os.getpid(), "", began, "2026-11-29T11:58:00Z", deadline)
+        holder = Holder(os.getpid(), boot_id, began, "2026-11-29T11:58:00Z", deadline)
+        os.ftruncate(self._handle, 0)
         os.pwrite(self._handle, json.dumps({key: getattr(holder, key) for key in holder.__struct_fields__}).encode(), 0)
 
     def end(self) -> None:
@@ -545,6 +575,18 @@ def test_a_pass_that_does_not_end_is_a_finding_told_once(passes: Passes, golden:
     answer = passes.told(HEALTHY)
     assert turns(answer) == [("healed", NOT_ENDED)] and answer["exit_code"] == 0
     assert passes.history("--check", NOT_ENDED)["episodes"][0]["times"] == 3
+
+
+def test_a_pass_of_another_node_that_shares_the_directory_does_not_hang(passes: Passes) -> None:
+    """Its PID and its seconds since the boot mean nothing here."""
+    passes.over(HEALTHY)
+    held = Held(passes.state, 3000.0, boot_id="99999999-2222-4333-8444-555555555555")
+    code, out, err = passes("--node", HEALTHY)
+    assert (code, out) == (0, "") and "another pass is at work" in err
+    held.end()
+    held = Held(passes.state, 3000.0, boot_id=Path(BOOT_ID).read_text().strip())
+    assert passes("--node", HEALTHY)[0] == 2
+    held.end()
 
 
 def test_a_pass_that_sleeps_in_the_driver_is_told_with_its_stack(

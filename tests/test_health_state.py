@@ -193,6 +193,17 @@ def test_an_older_memory_becomes_this_one(passes: Passes) -> None:
     assert [run["verdict"] for run in told["runs"]] == ["pass", "fail", "pass"]
 
 
+def test_a_look_at_an_older_memory_leaves_it_as_it_is(passes: Passes) -> None:
+    passes.state.mkdir()
+    path = passes.state / DATABASE
+    database = sqlite3.connect(path)
+    database.executescript(V0)
+    database.close()
+    before = path.read_bytes()
+    assert [run["verdict"] for run in passes.history()["runs"]] == ["pass", "fail"]
+    assert path.read_bytes() == before
+
+
 def test_a_migration_is_done_whole_or_not_at_all(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
     passes.state.mkdir()
     path = passes.state / DATABASE

@@ -33,7 +33,8 @@ from tests.live_root import (
 )
 
 DOCKER, REMAP, PRESENT = "toolkit.docker-runtime", "health.row-remap-failed", "pcie.gpus-present"
-LEFT = "gpu-missing-with-last-xid"
+LEFT, GONE, XIDS = "gpu-missing-with-last-xid", "0000:5d:00.0", "driver-cuda.xids"
+"""A node that GPU has left, and the check that had told of its error."""
 
 
 @pytest.fixture
@@ -180,6 +181,51 @@ def test_a_fail_among_more_findings_than_are_followed_is_not_lost() -> None:
     assert step.counting["c"] is Status.FAIL and len(step.kept) == MOST_OPEN
 
 
+def test_a_certain_fail_is_followed_beside_any_number_of_warnings_that_were_there_before() -> None:
+    step = Steps()
+    warnings = [seen(Status.WARN, f"w@gpu:{number}") for number in range(MOST_OPEN)]
+    step(*warnings)
+    assert step(*warnings, seen(hard=True)) == ["new"]
+    assert step.counting["c"] is Status.FAIL and len(step.kept) == MOST_OPEN + 1
+
+
+def test_what_counts_is_told_while_what_explains_it_does_not_count() -> None:
+    step = Steps()
+    step(seen())
+    cause = seen(finding="b@node")
+    assert step(cause, seen(causes=("b@node",))) == []
+    assert [one.finding for one in step.kept if one.counts and not one.follows] == ["c@gpu:x"]
+    assert step(cause, seen(causes=("b@node",))) == ["new"]
+    assert [one.finding for one in step.kept if one.counts and not one.follows] == ["b@node"]
+    step = Steps()
+    step()
+    assert step(cause, seen(causes=("b@node",), hard=True)) == ["new"], "a fail that nobody was told of"
+    assert step(cause, seen(causes=("b@node",), hard=True)) == ["new"]
+    assert step() == ["healed", "healed"]
+
+
+def test_what_came_and_went_with_its_cause_is_told_when_it_stands_alone() -> None:
+    step = Steps()
+    step()
+    cause, other = seen(finding="b@node"), seen(causes=("b@node",))
+    told = [turn for number in range(7) for turn in step(*([] if number % 2 else [cause, other]))]
+    assert told == ["flapping"]
+    assert step(seen()) == ["new"] and step.counting == {"b": Status.FAIL, "c": Status.FAIL}
+
+
+def test_what_nobody_can_look_at_is_told_when_what_explained_it_has_healed() -> None:
+    step = Steps()
+    cause = seen(finding="b@node")
+    assert step(cause, seen(causes=("b@node",))) == ["new"]
+    assert step(cause, c=Fate.UNSEEN) == []
+    assert step(seen(Status.WARN, "b@node"), c=Fate.UNSEEN) == ["better", "new"]
+    assert [one.finding for one in step.kept if one.counts and not one.follows] == ["b@node", "c@gpu:x"]
+    step = Steps()
+    step(cause, seen(causes=("b@node",)))
+    assert step(c=Fate.UNSEEN) == ["healed", "new"] and step.counting == {"c": Status.FAIL}
+    assert step() == ["healed"]
+
+
 def test_nothing_has_begun_in_the_future() -> None:
     step = Steps()
     step(at=90_000.0)
@@ -215,6 +261,56 @@ def test_a_sick_gpu_that_leaves_the_bus_has_not_healed(passes: Passes, node: Cal
     assert (answer["exit_code"], turns(answer)) == (0, [("healed", REMAP)])
 
 
+def test_a_gpu_whose_error_the_bus_tells_of_now_has_not_healed(passes: Passes, node: Callable[..., DiffNode]) -> None:
+    """driver-cuda.xids leaves it to pcie.gpus-present, and no longer applies to it."""
+
+    def fell_off(one: DiffNode) -> None:
+        one.say(
+            f"[ 2212.406124] NVRM: Xid (PCI:{GONE[:-2]}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+        )
+
+    passes.over(node(0, expecting_nothing).place)
+    passes.over(node(1, expecting_nothing, fell_off).place)
+    assert turns(passes.told(node(2, expecting_nothing, fell_off).place)) == [("new", XIDS)]
+    for minutes, turned in ((3, []), (4, [("new", PRESENT)])):
+        answer = passes.told(node(minutes, expecting_nothing, name=LEFT).place)
+        assert (answer["exit_code"], turns(answer)) == (1, turned)
+        assert (XIDS, "unseen") in [(one["check"], one["state"]) for one in answer["wrong"]]
+
+
+def test_a_switch_that_leaves_the_bus_has_not_healed(passes: Passes, node: Callable[..., DiffNode]) -> None:
+    device = "/sys/devices/pci0000:70/0000:70:01.0/0000:71:00.0"
+
+    def undriven(one: DiffNode) -> None:
+        one.text(f"{device}/driver", None)
+
+    def gone(one: DiffNode) -> None:
+        one.text("/sys/bus/pci/devices/0000:71:00.0", None)
+
+    def of(answer: dict[str, Any], key: str) -> list[dict[str, Any]]:
+        return [one for one in answer[key] if one.get("wrong", one)["check"] == "fabric.switches-seen"]
+
+    board = "sxid-fatal-on-one-nvswitch"
+    passes.told(node(0, undriven, expecting_nothing, name=board).place)
+    answer = passes.told(node(1, undriven, expecting_nothing, name=board).place)
+    assert [one["state"] for one in of(answer, "wrong")] == ["lasting"]
+    answer = passes.told(node(2, gone, expecting_nothing, name=board).place)
+    assert [(one["state"], one["why"]) for one in of(answer, "wrong")] == [
+        ("unseen", "the NVSwitch is no longer on the PCI bus")
+    ]
+    assert of(answer, "changes") == []
+    answer = passes.told(node(3, expecting_nothing, name=board).place)
+    assert [one["turn"] for one in of(answer, "changes")] == ["healed"]
+
+
+def test_what_explains_a_certain_fail_is_told_with_it(passes: Passes, node: Callable[..., DiffNode]) -> None:
+    """A GPU that stays in D3cold does not answer: that is certain at first sight, and not told without its cause."""
+    passes.over(node(0).place)
+    answer = passes.told(node(1, DiffNode.booted, name="power-state-d3cold-after-vm").place)
+    assert (answer["exit_code"], turns(answer)) == (2, [("new", "pcie.power-state")])
+    assert checks(answer) == ["pcie.power-state"] and answer["wrong"][0]["explains"] > 0
+
+
 def test_a_reboot_that_nvml_was_not_asked_after_is_told_of_when_it_is(
     passes: Passes, node: Callable[..., DiffNode]
 ) -> None:
@@ -228,6 +324,22 @@ def test_a_reboot_that_nvml_was_not_asked_after_is_told_of_when_it_is(
     assert ("stays", REMAP) in turns(answer) and answer["exit_code"] == 2
     (wrong,) = answer["wrong"]
     assert (wrong["since"], wrong["boots"]) == ("2026-11-29T12:01:00Z", 2)
+
+
+def test_a_denial_that_only_the_ring_buffer_had_has_not_healed(passes: Passes, node: Callable[..., DiffNode]) -> None:
+    """It has wrapped, and a journal that still has what NVIDIA's drivers said stands before it."""
+
+    def wrapped(one: DiffNode) -> None:
+        log = one.place / "kernel.log"
+        kept = [line.replace("] ", "] kernel: ", 1) for line in log.read_text().splitlines() if "NVRM" in line]
+        log.write_text("\n".join((*kept, "[ 5000.000000] eth0: link up\n")))
+        one.manifest(logs={"kernel.log": {"source": "the journal, then kmsg", "from_boot": False}})
+
+    denied = "apparmor-denies-nvidia0"
+    assert turns(passes.told(node(0, name=denied).place)) == [("new", "toolkit.apparmor-allows")]
+    for minutes in (1, 2):
+        answer = passes.told(node(minutes, wrapped, name=denied).place)
+        assert (answer["exit_code"], answer["changes"], checks(answer)) == (2, [], ["toolkit.apparmor-allows"])
 
 
 def test_a_node_that_nobody_has_named_yet_is_no_other_node(passes: Passes, node: Callable[..., DiffNode]) -> None:

@@ -191,11 +191,10 @@ def test_a_place_that_cannot_be_is_refused(place: str) -> None:
 # The kinds ------------------------------------------------------------------------------------------------------------
 
 
-def test_network_only_where_slurm_is_asked() -> None:
+def test_the_network_beyond_the_node_only_where_slurm_is_asked() -> None:
     with_slurm, without = (content(node, "systemd", "gpudoctor.service") for node in (usual(), bare()))
     assert setting(without, "IPAddressDeny") == ["any"] and setting(with_slurm, "IPAddressDeny") == []
-    assert setting(without, "RestrictAddressFamilies") == ["AF_UNIX AF_NETLINK"]
-    assert setting(with_slurm, "RestrictAddressFamilies") == ["AF_UNIX AF_NETLINK AF_INET AF_INET6"]
+    assert setting(without, "IPAddressAllow") == ["localhost"] and setting(with_slurm, "IPAddressAllow") == []
 
 
 def test_one_condition_for_each_link_that_is_asked_about() -> None:

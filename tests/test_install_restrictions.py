@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,25 @@ def test_the_report_is_the_same_under_the_services_restrictions(
     assert statuses["driver-cuda.nvml-answers"] == "pass"
 
 
+def test_a_daemon_on_this_node_is_reached_over_tcp(tmp_path: Path) -> None:
+    """As dcgmi reaches nv-hostengine, which listens on 127.0.0.1:5555 (DCGM documentation, nv-hostengine)."""
+    if os.geteuid() != 0 or shutil.which("systemd-analyze") is None or not any(path.is_file() for path in HEADERS):
+        pytest.skip("needs root, systemd-analyze and the numbers of x86_64's system calls (linux-libc-dev)")
+    unit = tmp_path / "unit.service"
+    unit.write_text(content(bare(), "systemd", "gpudoctor.service"))
+    with socket.create_server(("127.0.0.1", 0)) as daemon:
+        code = f"import socket; socket.create_connection({daemon.getsockname()!r}, 5); print('reached')"
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.unit_cage", str(unit), sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=REPOSITORY,
+            env={**os.environ, "TMPDIR": "/dev/shm"},
+        )
+    assert done.stdout == "reached\n", done.stderr
+
+
 def test_the_cage_is_closed(tmp_path: Path) -> None:
     """The test above could not fail in an open one."""
     if os.geteuid() != 0 or shutil.which("systemd-analyze") is None or not any(path.is_file() for path in HEADERS):
@@ -105,7 +125,7 @@ def test_the_cage_is_closed(tmp_path: Path) -> None:
     unit.write_text(content(bare(), "systemd", "gpudoctor.service"))
     tries = {
         "file": f"open({str(tmp_path / 'made')!r}, 'w')",
-        "inet": "socket.socket(socket.AF_INET)",
+        "packet": "socket.socket(socket.AF_PACKET)",
         "memory": "mmap.mmap(-1, 4096, prot=7)",
         "module": "ctypes.CDLL(None).syscall(175, 0, 0, 0) and os.setuid(1)",
         "unix": "socket.socket(socket.AF_UNIX)",

@@ -21,7 +21,7 @@ _RANK = {Status.WARN: 1, Status.UNKNOWN: 2, Status.FAIL: 3}
 
 
 class Seen(Struct, frozen=True):
-    """A finding that is wrong in this pass. `follows` is explained by another finding; a `hard` one counts at once."""
+    """A finding that is wrong in this pass. `causes` are the findings that explain it; a `hard` one counts at once."""
 
     finding: str
     check: str
@@ -31,7 +31,7 @@ class Seen(Struct, frozen=True):
     status: Status
     cause: str
     summary: str
-    follows: bool = False
+    causes: tuple[str, ...] = ()
     hard: bool = False
 
 
@@ -164,9 +164,10 @@ class Ledger:
             known = self.open.get(one.finding)
             if known is not None:
                 self._again(known, one)
-            elif len(self.open) < MOST_OPEN:
+            elif len(self.open) < MOST_OPEN or one.hard:
                 self._begin(one)
         self._count_what_nobody_tells(fates)
+        self._tell_what_no_cause_tells(present)
         for finding, past in self._past.items():
             fate = fates.get(finding, (Fate.GONE, ""))[0]
             recent = self._now.elapsed - past.elapsed < LONGEST_WAIT
@@ -192,6 +193,21 @@ class Ledger:
             if by and not any(one in self.open and self.open[one].counts for one in by):
                 episode.unseen = f"blocked by {by[0]}"
 
+    def _tell_what_no_cause_tells(self, present: Mapping[str, Seen]) -> None:
+        """What follows from something else is left to that, but not while that does not count itself, as a blip."""
+        counting = [one for one in self.open.values() if one.counts]
+        for episode in counting:
+            if episode.follows and self._is_told_by_another(episode, present.get(episode.finding), counting):
+                continue
+            episode.follows = False
+            if not episode.told:
+                self._tell(episode, Turn.NEW)
+
+    def _is_told_by_another(self, episode: Episode, one: Seen | None, counting: Iterable[Episode]) -> bool:
+        """What explains a finding that cannot be seen now is not known: it is enough then that something as bad is told of."""
+        as_bad = (other for other in counting if _RANK[other.counted] >= _RANK[episode.counted])
+        return any(other.finding in one.causes if one is not None else not other.follows for other in as_bad)
+
     def _begin(self, one: Seen) -> None:
         now, past = self._now, self._past.get(one.finding)
         episode = Episode(
@@ -205,7 +221,7 @@ class Ledger:
             worst=one.status,
             summary=one.summary,
             state=State.BLIP,
-            follows=one.follows,
+            follows=bool(one.causes),
             hard=one.hard,
             boot=now.boot,
             since=past.since if past is not None else now.at,
@@ -237,7 +253,7 @@ class Ledger:
         # Nothing begins in the future: the clock has stepped back.
         episode.since, episode.first_at = min(episode.since, self._now.at), min(episode.first_at, self._now.at)
         episode.status, episode.summary, episode.cause = one.status, one.summary, one.cause
-        episode.follows, episode.hard = one.follows, one.hard
+        episode.follows, episode.hard = bool(one.causes), one.hard
         episode.worst = max(episode.worst, one.status, key=_RANK.__getitem__)
         if turned:
             self._turned(episode)

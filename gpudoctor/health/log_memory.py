@@ -18,6 +18,10 @@ from gpudoctor.health.answer import Event
 MOST_FIRST, MOST_LAST = 500, 1500
 """So many lines of a boot are kept: how it began, and how it ended."""
 LONGEST_LINE = 1000
+PIECED = ", then "
+"""In the source of a log that begins with what a journal or a file still has of NVIDIA's messages: nothing else is whole of the time before
+the ring buffer (probes/kernel_log.py).
+"""
 MOST_CONTINUED = 16
 MOST_EVENTS = 64
 
@@ -52,9 +56,12 @@ class Read(Struct, frozen=True):
 
 def read(log: Log, kept: Kept, *, first: bool) -> Read:
     """The log of this boot against what was kept of it; `first` is the first pass of a boot."""
-    new, meets = _since(log.text, kept)
+    pieced = PIECED in log.source
+    new, meets = _since(log.text, kept, pieced=pieced)
     whole = log.from_boot if first else kept.whole and (meets or log.from_boot)
-    earlier = () if log.from_boot or first else _before(kept.lines, log.text)
+    lines = () if log.from_boot or first else kept.lines
+    earlier = _before(lines, log.text)
+    between = _not_there(lines[len(earlier) :], log.text) if pieced else ()
     if not whole:
         # Between the two something is lost: without errors to tell of, the log is to speak for the time that it covers.
         begin = next(
@@ -64,8 +71,8 @@ def read(log: Log, kept: Kept, *, first: bool) -> Read:
     added = tuple(_that_matter(new))
     count = kept.count + len(added)
     after = Kept(_last_line(log.text) or kept.cursor, whole, max(0, count - MOST_FIRST - MOST_LAST), count)
-    if earlier:
-        text = "".join(f"{line}\n" for line in earlier) + log.text
+    if earlier or between:
+        text = "".join(f"{line}\n" for line in earlier) + (_between(between, log.text) if between else log.text)
         log = replace(log, text=text, source=f"what was kept of it, then {log.source}")
     if whole and not after.dropped:
         log = replace(log, from_boot=True)
@@ -111,8 +118,8 @@ def _code(line: XidLine) -> str:
     return f"Xid {line.code}" if line.numbered else "off the bus"
 
 
-def _since(text: str, kept: Kept) -> tuple[str, bool]:
-    """What comes after the cursor, and whether the log still reaches back to it."""
+def _since(text: str, kept: Kept, *, pieced: bool) -> tuple[str, bool]:
+    """What comes after the cursor, and whether the log still reaches back to it; what is older does not tell that in a pieced one."""
     if not kept.cursor:
         return text, False
     place = text.rfind(kept.cursor)
@@ -126,7 +133,7 @@ def _since(text: str, kept: Kept) -> tuple[str, bool]:
         if last is None or at is None or at > last:
             break
         begin += len(line)
-    return text[begin:], begin > 0
+    return text[begin:], begin > 0 and not pieced
 
 
 def _that_matter(text: str) -> Iterator[str]:
@@ -165,6 +172,30 @@ def _before(lines: Sequence[str], text: str) -> Sequence[str]:
             break
         older.append(line)
     return older
+
+
+def _not_there(lines: Sequence[str], text: str) -> Sequence[str]:
+    """The kept lines that a pieced log has lost: those of NVIDIA's drivers it has, as another wrote them down."""
+    from gpudoctor.facts.log_anchors import NVIDIA_WORDS
+
+    there = set(text.split("\n")) if lines else set()
+    return [line for line in lines if line not in there and not any(words in line for words in NVIDIA_WORDS)]
+
+
+def _between(lines: Sequence[str], text: str) -> str:
+    """Lines put before the first of the log's that are younger."""
+    parts: list[str] = []
+    begin, place = 0, 0
+    for line in text.splitlines(keepends=True):
+        at = since_boot(split(line)[0])
+        while place < len(lines) and at is not None and (since_boot(split(lines[place])[0]) or 0.0) < at:
+            parts.append(f"{lines[place]}\n")
+            place += 1
+        if place == len(lines):
+            break
+        parts.append(line)
+        begin += len(line)
+    return "".join((*parts, text[begin:], *(f"{line}\n" for line in lines[place:])))
 
 
 def _last_line(text: str) -> str:

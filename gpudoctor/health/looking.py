@@ -9,22 +9,30 @@ from gpudoctor.report import Finding, Overall, Report, Result
 from gpudoctor.verdicts import Status, SubjectKind, Why
 
 NVML_ANSWERS = "driver-cuda.nvml-answers"
-LEFT = "the GPU is no longer on the PCI bus"
-"""A GPU that was wrong and has left the bus has not healed, whether it fell off or somebody took it away."""
+LEFT = {
+    SubjectKind.GPU: "the GPU is no longer on the PCI bus",
+    SubjectKind.NVSWITCH: "the NVSwitch is no longer on the PCI bus",
+}
+"""What was wrong and has left the bus has not healed, whether it fell off or somebody took it away."""
 
 
 class Looking:
-    """One report with what it takes to ask what counts in it. `idle` are the words with which NVML was left alone, "" where it was not."""
+    """One report with what it takes to ask what counts in it.
 
-    def __init__(self, report: Report, registry: Registry, idle: str = "") -> None:
+    `idle` are the words with which NVML was left alone, "" where it was not; `on_bus` the addresses of the GPUs and NVSwitches on PCI.
+    """
+
+    def __init__(
+        self, report: Report, registry: Registry, idle: str = "", on_bus: frozenset[str] = frozenset()
+    ) -> None:
         self.report = report
         self._idle = idle
-        self._gpus = frozenset(gpu.address for gpu in report.node.gpus)
+        self._on_bus = on_bus
         self._results = {result.check: result for result in report.results}
         self._findings = {finding.id: finding for result in report.results for finding in result.findings}
         # A GPU that fails a check that isolates is of no use to any job, and an essential check says whether GPUs are seen at all.
         self._hard = frozenset(check.id for check in registry if check.essential or check.isolates)
-        self._in_the_way = frozenset(by for result in report.results if result.essential for by in result.blocked_by)
+        self._below_hard = self._found_below_hard()
 
     def wrong(self) -> tuple[Seen, ...]:
         """Every warn and fail that counts, and what essential checks could not tell."""
@@ -65,10 +73,24 @@ class Looking:
         return False
 
     def _is_hard(self, result: Result, finding: Finding) -> bool:
-        """What is certain at first sight, or keeps an essential check from looking."""
+        """What is certain at first sight, explains that, or keeps an essential check from looking."""
         if finding.status is Status.WARN:
             return False
-        return result.check in self._hard or finding.id in self._in_the_way
+        return result.check in self._hard or finding.id in self._below_hard
+
+    def _found_below_hard(self) -> frozenset[str]:
+        """What blocks essential checks, and what explains findings that are certain, down to the last cause."""
+        results = self.report.results
+        found = {by for result in results if result.essential for by in result.blocked_by}
+        hard = ((result, one) for result in results if result.check in self._hard for one in result.findings)
+        certain = (one.id for result, one in hard if one.status is not Status.WARN and self._is_wrong(result, one))
+        todo = [*found, *certain]
+        while todo:
+            one = self._findings.get(todo.pop())
+            new = set(one.caused_by) - found if one is not None else set()
+            found |= new
+            todo += new
+        return frozenset(found)
 
     def _of_idleness(self, finding: Finding) -> bool:
         return bool(self._idle) and finding.why is Why.WITHHELD and self._idle in finding.summary
@@ -100,7 +122,9 @@ class Looking:
             case Status.FAIL | Status.WARN:
                 return Fate.WAIVED, ""
             case _:
-                return Fate.GONE, ""
+                # That a check no longer applies to it is no wonder then.
+                left = self._left(episode)
+                return (Fate.UNSEEN, left) if left else (Fate.GONE, "")
 
     def _without_finding(self, result: Result, episode: Episode) -> tuple[Fate, str]:
         """The check says nothing of it any more: it passes, it has lost its subject, or nobody could look."""
@@ -114,10 +138,14 @@ class Looking:
         if unknown is not None:
             return Fate.UNSEEN, unknown.summary
         passes = any(finding.status is Status.PASS for finding in result.findings)
-        if episode.kind == SubjectKind.GPU.value and episode.key not in self._gpus:
-            return Fate.UNSEEN, LEFT
+        if left := self._left(episode):
+            return Fate.UNSEEN, left
         there = episode.kind in (SubjectKind.NODE.value, SubjectKind.GPU.value)
         return (Fate.WELL if passes and there else Fate.GONE), ""
+
+    def _left(self, episode: Episode) -> str:
+        """Words on a GPU or an NVSwitch that has left the bus, "" for one that is there, and for anything else."""
+        return "" if episode.key in self._on_bus else LEFT.get(SubjectKind(episode.kind), "")
 
 
 def _seen(result: Result, finding: Finding, *, hard: bool) -> Seen:
@@ -130,6 +158,6 @@ def _seen(result: Result, finding: Finding, *, hard: bool) -> Seen:
         status=finding.status,
         cause=finding.cause,
         summary=finding.summary,
-        follows=bool(finding.caused_by),
+        causes=finding.caused_by,
         hard=hard,
     )

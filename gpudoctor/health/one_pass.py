@@ -15,6 +15,7 @@ from gpudoctor.facts.desk import Desk
 from gpudoctor.facts.host import Host
 from gpudoctor.facts.kernel_log import NAME, PREVIOUS, KernelLog
 from gpudoctor.facts.log_moments import since_boot
+from gpudoctor.facts.pci import NvidiaFunctions
 from gpudoctor.facts.raw import Log, Raw, SourceKind
 from gpudoctor.health import counters, log_memory
 from gpudoctor.health.answer import EXIT_CODES, SCHEMA, Change, Event, Health, Memory, State
@@ -26,7 +27,7 @@ from gpudoctor.health.telling import Telling
 from gpudoctor.registry import Registry
 from gpudoctor.report import Overall
 from gpudoctor.run import Selection, run
-from gpudoctor.verdicts import Status
+from gpudoctor.verdicts import Status, Unread
 
 if TYPE_CHECKING:
     from gpudoctor.health.rows import XidRow
@@ -93,7 +94,7 @@ class Pass:
         self._kept, before = (past.kept, past.before) if goes_on else (log_memory.Kept(), past.kept)
         self._source.remember(self._kept, before, first_of_boot=not goes_on)
         self.report = run(self._source, config, registry, _everything(registry), moment.at, desk=self._desk)
-        self._looking = Looking(self.report, registry, self._source.idle)
+        self._looking = Looking(self.report, registry, self._source.idle, self._on_bus())
         self._addresses = {gpu.address.rpartition(".")[0]: gpu.address for gpu in self.report.node.gpus}
         self._readings = counters.readings(self._desk)
         self._source.log(NAME)
@@ -137,6 +138,12 @@ class Pass:
             checks={result.check: result.status.value for result in self.report.results},
         )
         return Settled(answer, self._outcome(answer, ledger, span, changed))
+
+    def _on_bus(self) -> frozenset[str]:
+        found = self._desk.get(NvidiaFunctions)
+        if isinstance(found, Unread):
+            return frozenset()
+        return frozenset(gpu.address for gpu in found.gpus) | frozenset(switch.address for switch in found.switches)
 
     def _untold(self) -> Untold:
         """What passes before could not report to the end; what another release has written otherwise is no reason to end."""

@@ -187,6 +187,7 @@ class Store:
                 said = f"was written by a newer gpudoctor (schema {version}, this one knows {VERSION})"
                 raise CannotKeepError(f"{self.path}: {said}; it is left as it is")
             if version < VERSION:
+                database = database if self.writable else _in_memory(database)
                 _bring_up_to_date(database)
         except BaseException:
             database.close()
@@ -249,6 +250,14 @@ class Store:
                 raise
         except sqlite3.Error as error:
             raise CannotKeepError(f"{self.path}: {error}") from error
+
+
+def _in_memory(database: sqlite3.Connection) -> sqlite3.Connection:
+    """A copy that can be brought up to date for somebody who only looks."""
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    database.backup(copy)
+    database.close()
+    return copy
 
 
 def _bring_up_to_date(database: sqlite3.Connection) -> None:

@@ -24,10 +24,9 @@ def systemd(node: InstallNode) -> Installation:
         CACHE="# Where the single file unpacks itself.\nCacheDirectory=gpudoctor\n"
         if node.command.endswith(".pyz")
         else "",
-        MORE_FAMILIES=" AF_INET AF_INET6" if slurm else "",
         ADDRESSES="# The network is for Slurm's controller, which scontrol asks about this node."
         if slurm
-        else "IPAddressDeny=any",
+        else "IPAddressDeny=any\nIPAddressAllow=localhost",
     )
     return Installation(
         kind="systemd",
