@@ -200,9 +200,10 @@ def _judge(
         return _without(gpu, device)
     if state == "completed" and status == 0:
         return Pass(gpu, "it has joined the fabric", (device.evidence(STATE), device.evidence(STATUS)))
+    steps = _remedies(device, service)
     if state == "completed":
-        return _refused(gpu, device)
-    return _excused(gpu, device, service) or _waiting(gpu, device, state, age, limits)
+        return _refused(gpu, device, steps)
+    return _excused(gpu, device, service) or _waiting(gpu, device, state, age, limits, steps)
 
 
 def _excused(gpu: PciGpu, device: NvmlDevice, service: FabricService | None) -> Verdict | None:
@@ -222,11 +223,11 @@ def _without(gpu: PciGpu, device: NvmlDevice) -> Verdict:
     if switched and in_rack(device):
         evidence = (device.evidence("platform.peer_type"), device.evidence(STATE))
         summary = "its board joins the switches of a rack, yet the driver tells of no fabric"
-        return Warn(gpu, summary, evidence, _remedies(device), cause="no-fabric")
+        return Warn(gpu, summary, evidence, _remedies(device, None), cause="no-fabric")
     return NotApplicable(gpu, "it belongs to no fabric", (device.evidence(STATE),))
 
 
-def _refused(gpu: PciGpu, device: NvmlDevice) -> Verdict:
+def _refused(gpu: PciGpu, device: NvmlDevice, steps: tuple[Remedy, ...]) -> Verdict:
     from gpudoctor.knowledge.nvml_errors import describe
 
     evidence = (device.evidence(STATE), device.evidence(STATUS))
@@ -234,10 +235,12 @@ def _refused(gpu: PciGpu, device: NvmlDevice) -> Verdict:
     if status is None or isinstance(status, (FieldError, str)):
         return Unknown(gpu, Why.NOT_ANSWERED, "its try to join the fabric is over, how it ended is not told", evidence)
     summary = f"its try to join the fabric failed: {describe(int(status))}"
-    return Fail(gpu, summary, evidence, _remedies(device), Breaks.SUBJECT, cause=f"fabric-status-{int(status)}")
+    return Fail(gpu, summary, evidence, steps, Breaks.SUBJECT, cause=f"fabric-status-{int(status)}")
 
 
-def _waiting(gpu: PciGpu, device: NvmlDevice, state: str, age: FabricAge, limits: Thresholds) -> Verdict:
+def _waiting(
+    gpu: PciGpu, device: NvmlDevice, state: str, age: FabricAge, limits: Thresholds, steps: tuple[Remedy, ...]
+) -> Verdict:
     evidence: tuple[Evidence, ...] = (device.evidence(STATE),)
     if state not in WAITING:
         return Unknown(gpu, Why.NOT_ANSWERED, f"the fabric's state {state!r} is none that nvml.h knows", evidence)
@@ -252,13 +255,17 @@ def _waiting(gpu: PciGpu, device: NvmlDevice, state: str, age: FabricAge, limits
         evidence += limits.cite(PATIENCE)
         summary += f" after {age.seconds:.0f} s"
     summary += ": CUDA answers 802 on it"
-    return Fail(gpu, summary, evidence, _remedies(device), Breaks.SUBJECT, cause="not-in-fabric")
+    return Fail(gpu, summary, evidence, steps, Breaks.SUBJECT, cause="not-in-fabric")
 
 
-def _remedies(device: NvmlDevice) -> tuple[Remedy, ...]:
-    from gpudoctor.knowledge.fabric_remedies import join_rack, register_anew
+def _remedies(device: NvmlDevice, service: FabricService | None) -> tuple[Remedy, ...]:
+    """By whose the fabric is: of a rack, of this node, or of the host of a guest."""
+    from gpudoctor.knowledge import fabric_remedies as remedies
 
-    return join_rack(REGISTERED) if in_rack(device) else register_anew(REGISTERED)
+    if in_rack(device):
+        return remedies.join_rack(REGISTERED)
+    managed = service is None or service.runs or not isinstance(service.elsewhere, Evidence)
+    return remedies.register_anew(REGISTERED) if managed else remedies.ask_host(REGISTERED)
 
 
 @check(
@@ -319,14 +326,15 @@ def _health_of(gpu: PciGpu, device: NvmlDevice) -> Verdict:
 
     evidence = tuple(device.evidence(name) for name in (*((_SUMMARY,) if summed else ()), *wrong))
     what = ", ".join(wrong.values()) or "no part of it says why"
-    steps = remedies.join_rack(HEALTH) if in_rack(device) or in_domain(device) else remedies.register_anew(HEALTH)
+    rack = in_rack(device) or in_domain(device)
+    steps = remedies.join_rack(HEALTH) if rack else remedies.register_anew(HEALTH)
     recovering = set(wrong) <= {"fabric.route_recovery", "fabric.access_timeout_recovery"} and bool(wrong)
     if summed == "unhealthy" or (not summed and wrong.keys() & {"fabric.route_unhealthy", _CONFIGURATION}):
         return Fail(
             gpu, f"the fabric is unhealthy for it: {what}", evidence, steps, Breaks.SUBJECT, cause=f"fabric-{what}"
         )
     if recovering and summed in ("", "healthy"):
-        return Warn(gpu, what, evidence, remedies.wait_for(HEALTH), cause="fabric-recovers")
+        return Warn(gpu, what, evidence, remedies.wait_for(HEALTH, rack=rack), cause="fabric-recovers")
     grade = (
         "the fabric has limited capacity for it" if summed == "limited_capacity" else "the fabric is not whole for it"
     )

@@ -7,7 +7,7 @@ from gpudoctor.facts.nvml_surroundings import NvmlSurroundings
 from gpudoctor.facts.pci import PciGpu, PciGpus
 from gpudoctor.facts.raw import decimal
 from gpudoctor.facts.reset_holders import MOST_NAMED, ResetHolders
-from gpudoctor.knowledge.nvml_remedies import confirming, for_recovery
+from gpudoctor.knowledge.reset_remedies import IMEX_DOMAIN, free_and_reset, is_monitor, recover
 from gpudoctor.registry import check
 from gpudoctor.verdicts import (
     Action,
@@ -28,6 +28,8 @@ RECOVERY = "driver-cuda.recovery-action"
 FIRST_BRANCH = 565
 """The first branch whose nvidia-smi -q has a GPU Recovery Action."""
 ACTION, RESET = "recovery_action", "reset_required"
+WORKS_ALONE = frozenset(("drain_p2p", IMEX_DOMAIN))
+"""What concerns a GPU's work with others only: the rest of it can be looked at."""
 PERSISTENCE = "persistence_mode"
 
 
@@ -45,7 +47,8 @@ def recovery_action(gpus: PciGpus, nvml: Nvml, around: NvmlSurroundings, in_the_
 
     nvidia-smi prints it as "GPU Recovery Action", and everything else about the GPU can look well (scitix/sichek PR#121). Drivers before
     R565 have no such field; the kernel log tells the change as Xid 154, which is no cause of its own: the Xid before it is. A reset is
-    refused while anybody holds the GPU, persistence mode included: who does is named, and how to have them let go.
+    refused while anybody holds the GPU, persistence mode included: who does is named, and how to have them let go. A GPU of which only
+    the traffic with others is to be drained, or the IMEX domain to be recovered, works alone.
     """
     for gpu in gpus:
         device = nvml.device(gpu.address)
@@ -61,11 +64,13 @@ def _judge(gpu: PciGpu, device: NvmlDevice, around: NvmlSurroundings, in_the_way
     if asked:
         told = (name for name in (ACTION, RESET) if not isinstance(device.fields.get(name, FieldError(0)), FieldError))
         evidence = tuple(device.evidence(name) for name in told)
-        held, seen = _held_by(device, in_the_way)
+        # The daemon that is missing is what it takes, no reset in whose way anybody could stand.
+        held, seen = ("", ()) if asked == IMEX_DOMAIN else _held_by(device, in_the_way)
         summary = f"the driver asks for: {asked.replace('_', ' ')}{held}"
         remedies = _steps(asked, gpu.address, device, in_the_way)
         evidence += around.xids(gpu.address) + seen
-        return Fail(gpu, summary, evidence, remedies, Breaks.SUBJECT, cause=f"recovery-{asked}")
+        breaks = Breaks.NOTHING if asked in WORKS_ALONE else Breaks.SUBJECT
+        return Fail(gpu, summary, evidence, remedies, breaks, cause=f"recovery-{asked}")
     if action == "none" or reset is False:
         return Pass(gpu, "none is asked for", (device.evidence(ACTION if action == "none" else RESET),))
     if not device.fields:
@@ -99,14 +104,12 @@ def _held_by(device: NvmlDevice, in_the_way: ResetHolders) -> tuple[str, Cited]:
 
 def _steps(asked: str, address: str, device: NvmlDevice, in_the_way: ResetHolders) -> tuple[Remedy, ...]:
     """What brings it back; where that is a reset and somebody is known to hold it, past those who do."""
-    general = confirming(for_recovery(asked), RECOVERY)
+    general = recover(asked, RECOVERY)
     holders = in_the_way.of(device.minor)
     persistent = device.fields.get(PERSISTENCE) is True
     resets = any(remedy.action is Action.RESET_GPU for remedy in general)
     if not resets or not (holders or persistent or in_the_way.drm):
         return general
-    from gpudoctor.knowledge.reset_remedies import free_and_reset, is_monitor
-
     watching = [holder.process for holder in holders if is_monitor(holder.process.unit or holder.process.comm)]
     units = tuple(dict.fromkeys(one.unit for one in watching if one.unit.endswith(".service")))
     steps = free_and_reset(RECOVERY, address, persistence=persistent, units=units, drm=bool(in_the_way.drm))

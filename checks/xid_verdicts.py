@@ -9,11 +9,13 @@ from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.gpu_errors import GpuErrors
 from gpudoctor.facts.log_moments import in_words
 from gpudoctor.facts.nvml import Nvml
+from gpudoctor.facts.nvml_device import NvmlDevice
 from gpudoctor.facts.raw import decimal
 from gpudoctor.facts.thresholds import Thresholds
 from gpudoctor.facts.xid_events import Fold, Trouble
 from gpudoctor.facts.xid_lines import FALLEN, XidLine
-from gpudoctor.knowledge.nvml_remedies import also_confirming, confirming, for_recovery
+from gpudoctor.knowledge.nvml_remedies import also_confirming
+from gpudoctor.knowledge.reset_remedies import IMEX_DOMAIN, recover
 from gpudoctor.knowledge.xid_remedies import remedies_for
 from gpudoctor.knowledge.xids import BUCKETS, Area
 from gpudoctor.verdicts import (
@@ -38,10 +40,22 @@ class State(Enum):
     """What NVML says of the GPU now."""
 
     WELL = "since then the driver asks for nothing"
+    LESS = "by now the driver asks for less"
     ASKED = "the driver still asks for it"
     SILENT = "NVML does not answer for it"
     UNTOLD = "whether that was done this driver does not tell"
     UNSEEN = "whether that was done is not known: NVML was not read"
+
+
+def is_unseen(nvml: Unread, *, bus_seen: bool, old: bool) -> bool:
+    """Whether nobody knows how a GPU is now, rather than that it is silent.
+
+    Who may not ask does not know, nor does a recording that has the bus and not NVML; a log alone is all there is. Where NVML is left
+    alone, as on an idle node, nothing says that what is old was not cured since.
+    """
+    if nvml.why is Why.WITHHELD:
+        return old
+    return nvml.why is Why.NO_PERMISSION or (nvml.why is Why.NOT_RECORDED and bus_seen)
 
 
 class Judge(Struct, frozen=True):
@@ -63,9 +77,9 @@ class Judge(Struct, frozen=True):
         if not (useless or fatal_link(folds)):
             cured = trouble.recovery is not None and trouble.recovery.action == 0
             return self._warn(about, trouble, wanted, State.WELL.value if cured else "")
-        state = self._state(trouble)
         old = self.errors.age(trouble.last) >= self.limits.of("xid_recent_hours") * HOUR
-        if state is State.WELL or (old and (state is State.UNTOLD or not useless)):
+        state = self._state(trouble, old=old)
+        if state in (State.WELL, State.LESS) or (old and (state is State.UNTOLD or not useless)):
             return self._warn(about, trouble, wanted, state.value)
         if (
             state is not State.UNSEEN
@@ -133,16 +147,14 @@ class Judge(Struct, frozen=True):
         device = None if isinstance(self.nvml, Unread) else self.nvml.device(address)
         return device is not None and device.fields.get("architecture") == "hopper"
 
-    def _state(self, trouble: Trouble) -> State:
+    def _state(self, trouble: Trouble, *, old: bool) -> State:
         if isinstance(self.nvml, Unread):
-            # Who may not ask does not know, nor does a recording that has the bus and not NVML; a log alone is all there is.
-            unseen = self.nvml.why is Why.NO_PERMISSION or (self.nvml.why is Why.NOT_RECORDED and self.bus_seen)
-            return State.UNSEEN if unseen else State.SILENT
+            return State.UNSEEN if is_unseen(self.nvml, bus_seen=self.bus_seen, old=old) else State.SILENT
         device = self.nvml.device(trouble.address)
         if device is None or device.error is not None or self.nvml.failure is not None:
             return State.SILENT
         if device.recovery or device.fields.get("reset_required") is True:
-            return State.ASKED
+            return State.LESS if _is_less(device, trouble) else State.ASKED
         told = device.fields.get("recovery_action") == "none" or (
             device.fields.get("reset_required") is False and trouble.area is not Area.NVLINK
         )
@@ -234,8 +246,15 @@ class Judge(Struct, frozen=True):
     def remedies(self, trouble: Trouble, wanted: str) -> tuple[Remedy, ...]:
         """What the driver itself asks for, else NVIDIA's catalogue."""
         if trouble.recovery is not None and trouble.recovery.action:
-            return confirming(for_recovery(trouble.recovery.word), self.check)
+            return recover(trouble.recovery.word, self.check)
         return also_confirming(remedies_for(wanted, trouble.address), self.check)
+
+
+def _is_less(device: NvmlDevice, trouble: Trouble) -> bool:
+    """Whether what the driver asks for has nothing to do with a trouble that wants a reset: it asks for the most of all (gpu.c)."""
+    if device.fields.get("reset_required") is True:
+        return False
+    return device.recovery == IMEX_DOMAIN or (device.recovery == "drain_p2p" and trouble.area is not Area.NVLINK)
 
 
 def _times(fold: Fold) -> str:

@@ -69,7 +69,7 @@ def device_xids(
     """
     yield from _told(DEVICE, gpus, errors, nvml, limits, expected)
     if errors.silent:
-        yield from _silent(errors, nvml)
+        yield from _silent(errors, nvml, limits, bus_seen=isinstance(gpus, PciGpus) and bool(gpus.gpus))
 
 
 @check(
@@ -136,8 +136,9 @@ def application_xids(gpus: Reading[PciGpus], errors: GpuErrors, nvml: Reading[Nv
     yield from _told(APPLICATION, gpus, errors, nvml, limits)
 
 
-def _silent(errors: GpuErrors, nvml: Reading[Nvml]) -> Verdicts:
+def _silent(errors: GpuErrors, nvml: Reading[Nvml], limits: Thresholds, *, bus_seen: bool) -> Verdicts:
     """Firmware that stopped answering, unless Xid 119 or 120 tells it of a GPU by its address, as the driver mostly does a minute later."""
+    from gpudoctor.checks.xid_verdicts import is_unseen
     from gpudoctor.knowledge.nvml_remedies import also_confirming
     from gpudoctor.knowledge.xid_remedies import remedies_for
 
@@ -147,6 +148,11 @@ def _silent(errors: GpuErrors, nvml: Reading[Nvml]) -> Verdicts:
     summary = f"the firmware (GSP) of GPU {number}, as the driver numbers them, stopped answering"
     evidence = (errors.silent[0], *errors.silent[1:][-1:])
     steps = also_confirming(remedies_for("RESET_GPU", "GPU"), DEVICE)
+    old = errors.age(errors.silent[-1]) >= limits.of("xid_recent_hours") * 3600
+    if isinstance(nvml, Unread) and is_unseen(nvml, bus_seen=bus_seen, old=old):
+        words = f"{summary}; whether it answers now is not known: NVML was not read"
+        yield Unknown(NODE, nvml.why, words, evidence, nvml.would_need)
+        return
     answers = isinstance(nvml, Nvml) and nvml.devices and all(device.error is None for device in nvml.devices)
     if answers:
         yield Warn(NODE, f"{summary} for a while; NVML answers for every GPU now", evidence, steps, cause="gsp-silent")
@@ -343,7 +349,7 @@ def _of_switch(about: Subject, folds: list[SwitchFold], errors: GpuErrors, limit
     pressing = [fold for fold in folds if fold.fatal is not False and known[fold.code].action != "IGNORE"]
     if not pressing:
         count = sum(fold.count for fold in folds)
-        words = f"no fatal SXid {errors.span}, and {count} that ask for nothing"
+        words = f"{_NOUNS[SWITCHES]} that asks for something {errors.span}, and {count} that ask for nothing"
         return _none(SWITCHES, about, errors, words, tuple(errors.evidence(fold.last) for fold in folds[:3]))
     pressing.sort(key=lambda fold: fold.fatal is not True)
     lead, wanted = pressing[0], worst([known[fold.code].action for fold in pressing])

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from gpudoctor.facts.nvidia_smi import answer_from_query
+from gpudoctor.facts.raw import Answer
 from gpudoctor.sources.recorded import RecordedNode
 from gpudoctor.testing import fixtures, node, run_node
-from gpudoctor.verdicts import Status, Why
+from gpudoctor.verdicts import Status, Unread, Why
 from tests.captures import diagnose
 from tests.fabric_node import FIRST, MINE, RACK, SECOND, SLICE, UNIT, ZERO, FabricNode, roots, spoken
 from tests.small_node import alarms, cited, steps
@@ -78,6 +79,28 @@ def test_without_the_fabric_manager_it_is_the_root_cause_and_the_registration_it
     assert all(one.caused_by for one in alarms(report, REGISTERED)) and len(alarms(report, REGISTERED)) == 2
 
 
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_link_that_starts_nothing_is_none(masked: bool) -> None:
+    machine = FabricNode().stop().fields(fabric__state="in_progress")
+    machine.text("/proc/uptime", "86400.00 1000.00\n")
+    if masked:
+        machine.link(f"/etc/systemd/system/{UNIT}", "/dev/null")
+    else:
+        machine.absent(f"/usr/lib/systemd/system/{UNIT}")
+    (finding,) = alarms(machine.report(), MANAGER)
+    assert "nobody starts it" in finding.summary and "apt-get install" in steps(finding)
+    assert ("-> /dev/null: masked" if masked else "which does not exist") in cited(finding)
+    rack = rack_node()
+    rack.link(f"/etc/systemd/system/multi-user.target.wants/{IMEX}", f"/usr/lib/systemd/system/{IMEX}")
+    rack.absent(f"{SLICE}/{IMEX}")
+    assert rack.says("fabric.imex").status is Status.FAIL
+    if masked:
+        rack.link(f"/etc/systemd/system/{IMEX}", "/dev/null")
+    else:
+        rack.absent(f"/usr/lib/systemd/system/{IMEX}")
+    assert rack.says("fabric.imex").status is Status.SKIP
+
+
 def test_on_a100_nvml_tells_of_no_fabric_and_the_bus_decides() -> None:
     machine = FabricNode("NVIDIA A100-SXM4-80GB", links=12).stop()
     for device in machine.devices:
@@ -89,6 +112,18 @@ def test_on_a100_nvml_tells_of_no_fabric_and_the_bus_decides() -> None:
 def test_one_that_ended_after_the_gpus_had_joined_is_a_warning() -> None:
     (finding,) = alarms(FabricNode().stop().report(), MANAGER)
     assert finding.status is Status.WARN and "before it ended" in finding.summary
+
+
+def test_a_try_that_failed_on_all_gpus_is_no_fabric_that_is_set_up() -> None:
+    report = FabricNode().stop().fields(fabric__status=999).report()
+    (finding,) = alarms(report, MANAGER)
+    assert finding.status is Status.FAIL and "before it ended" not in finding.summary
+    assert roots(report) == [MANAGER] and all(one.caused_by for one in alarms(report, REGISTERED))
+    board = hgx_b200().fields(fabric__status=999)
+    board.complete += ["/opt", "/sys/module/ib_umad", "/proc"]
+    assert board.says(NVLSM).status is Status.FAIL
+    untold = FabricNode().stop().fields(fabric__status={"error": 3})
+    assert "before it ended" in untold.says(MANAGER).summary
 
 
 def test_one_of_a_driver_container_serves_as_well() -> None:
@@ -185,14 +220,46 @@ def test_of_a_fabric_manager_and_nvlsm_that_are_both_gone(
     machine.text("/proc/modules", "nvidia 1000 0 - Live 0x0\n" + "ib_umad 1000 0 - Live 0x0\n" * medium)
     report = machine.report()
     assert roots(report) == [root]
-    assert ("nvlsm" in str(alarms(report, MANAGER)[0].remedies)) is (not installed and root == MANAGER)
+    assert ("=VERSION nvlsm" in steps(alarms(report, MANAGER)[0])) is (not installed and root == MANAGER)
     assert ("ib_umad" in alarms(report, NVLSM)[0].summary) is not medium if root == NVLSM else True
+
+
+@pytest.mark.parametrize(
+    ("nvml", "why"),
+    [(Unread(Why.WITHHELD, "NVML", "nobody holds a GPU"), "withheld"), (Answer(data={"init": 18}), "not-answered")],
+    ids=["not-asked", "refused"],
+)
+@pytest.mark.parametrize("device", ["0x2901", "0x2330"], ids=["b200", "h100"])
+def test_without_a_word_of_nvml_the_switches_of_an_nvlink_5_board_are_not_denied(
+    device: str, nvml: Answer | Unread, why: str
+) -> None:
+    machine = hgx_b200().stop()
+    for number, address in enumerate((FIRST, SECOND)):
+        machine.text(f"/sys/devices/pci0000:00/0000:00:01.{number}/{address}/device", f"{device}\n")
+    machine.text(
+        "/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  x\n"
+    )
+    recorded = RecordedNode(machine.tree, complete=machine.complete, uid=0)
+    recorded.answers["nvml"] = nvml
+    report = diagnose(recorded)
+    manager, versions = report.result(MANAGER), report.result("driver-cuda.daemons-match")
+    if device == "0x2330":
+        assert manager.status is versions.status is Status.SKIP and "no NVSwitch here" in manager.findings[0].summary
+    else:
+        assert (manager.status, manager.why, versions.status) == (Status.UNKNOWN, why, Status.UNKNOWN)
+        assert report.result(NVLSM).why == why and "disable" not in manager.findings[0].summary
 
 
 def test_without_an_answer_of_nvml_nvlsm_is_not_judged() -> None:
     machine = FabricNode(switches=0)
     report = diagnose(RecordedNode(machine.tree, complete=machine.complete, uid=0))
     assert report.result(NVLSM).status in (Status.UNKNOWN, Status.BLOCKED)
+
+
+def test_nvlsm_is_not_missed_where_the_driver_tells_of_no_fabric() -> None:
+    machine = hgx_b200().stop().fields(fabric__state="not_supported")
+    machine.complete += ["/opt", "/sys/module/ib_umad", "/proc"]
+    assert machine.says(NVLSM).status is Status.SKIP and machine.says(MANAGER).status is Status.SKIP
 
 
 @pytest.mark.parametrize("machine", [FabricNode(), rack_node()], ids=["hgx-h100", "rack"])
@@ -209,6 +276,21 @@ def test_completed_with_another_status_than_success_is_a_failure() -> None:
     assert finding.status is Status.FAIL and finding.subject.key == SECOND
     assert "999" in finding.summary and "nvidia-smi --gpu-reset" in steps(finding)
     assert roots(report) == [REGISTERED]
+    # A reset is refused while a daemon or persistence mode holds a GPU.
+    before, _, after = steps(finding).partition("nvidia-smi --gpu-reset")
+    assert all(word in before for word in ("nvidia-persistenced", "nvidia-dcgm", "nvidia-fabricmanager", "-pm 0"))
+    assert "systemctl start nvidia-persistenced nvidia-fabricmanager" in after
+
+
+def test_a_guest_whose_host_has_the_switches_is_told_to_ask_there() -> None:
+    machine = FabricNode(switches=0).stop(enabled=False).fields(fabric__state="in_progress")
+    machine.text("/proc/cpuinfo", "flags\t\t: fpu hypervisor\n")
+    machine.text("/proc/uptime", "86400.00 0.00\n")
+    finding = alarms(machine.report(), REGISTERED)[0]
+    assert "Ask whoever runs the host" in finding.remedies[0].say
+    assert "fabricmanager" not in steps(finding) and "--gpu-reset" not in steps(finding)
+    machine.process(4177, "nv-fabricmanage")
+    assert "--gpu-reset" in steps(alarms(machine.report(), REGISTERED)[0])
 
 
 @pytest.mark.parametrize(("up", "status"), [(60, Status.UNKNOWN), (86400, Status.FAIL)])
@@ -225,6 +307,19 @@ def test_a_fabric_manager_that_was_started_lately_gets_its_time() -> None:
     machine.text("/proc/uptime", "86400.00 0.00\n")
     machine.process(4177, "nv-fabricmanage", started=8_639_000)
     assert "10 s after it could begin" in machine.says(REGISTERED, FIRST).summary
+
+
+@pytest.mark.parametrize("action", ["recover_imex_domain", "drain_p2p", "gpu_reset"])
+def test_a_gpu_that_works_alone_is_looked_at_further(action: str) -> None:
+    machine = rack_node(recovery_action=action)
+    machine.link(
+        "/etc/systemd/system/multi-user.target.wants/nvidia-imex.service", "/usr/lib/systemd/system/nvidia-imex.service"
+    )
+    machine.absent(f"{SLICE}/nvidia-imex.service")
+    machine.text("/etc/nvidia-imex/nodes_config.cfg", "10.0.0.1\n10.0.0.2\n")
+    report = machine.report()
+    assert {one.status for one in alarms(report, "driver-cuda.recovery-action")} == {Status.FAIL}
+    assert ("fabric.imex" in roots(report)) is (action != "gpu_reset")
 
 
 def test_a_board_of_a_rack_without_a_fabric() -> None:
@@ -282,6 +377,8 @@ def test_the_health_of_the_fabric(changes: dict[str, object], status: Status, wo
     finding = machine.fields(0, **changes).says(HEALTH, FIRST)
     assert finding.status is status and words in finding.summary
     assert machine.says(HEALTH, SECOND).status is Status.PASS
+    # The fabric manager of a rack is none of the node's.
+    assert "journalctl" not in steps(finding) and "on the switch tray" in steps(finding)
 
 
 @pytest.mark.parametrize(

@@ -357,6 +357,21 @@ def test_a_reboot_needs_nobody_to_let_go() -> None:
     assert "python3 (5210)" in said.summary
 
 
+def test_an_imex_domain_is_recovered_by_its_daemon_and_not_by_a_reset() -> None:
+    node = reset_wanted()
+    node.fields({"recovery_action": "recover_imex_domain"}, gpus=[2])
+    node.held_by(holder())
+    said = find(node.report(), RECOVERY, node.address(2))
+    assert said.summary == "the driver asks for: recover imex domain"
+    assert [remedy.action for remedy in said.remedies] == [
+        Action.NONE,
+        Action.CHANGE_WORKLOAD,
+        Action.RESTART_SERVICE,
+    ]
+    commands = " ".join(command for remedy in said.remedies for command in remedy.run)
+    assert "systemctl restart nvidia-imex" in commands and "reset" not in commands and "reboot" not in commands
+
+
 def test_a_healthy_node_is_not_searched_for_holders() -> None:
     node = HealthNode()
     node.report()

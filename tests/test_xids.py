@@ -396,6 +396,26 @@ def test_an_error_that_needs_a_reset_fails_until_the_driver_asks_for_nothing() -
     assert not alarms(node.report(), APPLICATION)
 
 
+@pytest.mark.parametrize(
+    ("text", "check", "action", "status"),
+    [
+        ("62, 32269a40 0001b3f8", DEVICE, "drain_p2p", Status.WARN),
+        ("62, 32269a40 0001b3f8", DEVICE, "recover_imex_domain", Status.WARN),
+        ("62, 32269a40 0001b3f8", DEVICE, "drain_and_reset", Status.FAIL),
+        ("74, NVLink: fatal error detected on link 14", NVLINK, "drain_p2p", Status.FAIL),
+    ],
+)
+def test_what_the_driver_asks_for_by_now_can_be_less_than_a_reset(
+    text: str, check: str, action: str, status: Status
+) -> None:
+    node = Logged()
+    node.say(xid(text))
+    node.nvml_field(FIRST, "recovery_action", action)
+    node.nvml_field(FIRST, "reset_required", value=action == "drain_and_reset")
+    found = only(node.report(), check)
+    assert found.status is status and ("asks for less" in found.summary) is (status is Status.WARN)
+
+
 def test_the_driver_that_asks_and_the_xid_are_one_root_cause() -> None:
     node = Logged()
     node.say(xid("62, 32269a40 0001b3f8"))
@@ -426,13 +446,15 @@ def test_a_recovery_that_was_taken_back_is_over() -> None:
         (2, "Node Reboot Required", "systemctl reboot"),
         (4, "Drain and Reset", "--gpu-reset"),
         (3, "Drain P2P", "gpudoctor record"),
+        (5, "Recover IMEX Domain", "systemctl restart nvidia-imex"),
     ],
 )
 def test_a_154_whose_cause_the_log_has_lost_stands_for_itself(number: int, word: str, step: str) -> None:
     report = bare(xid(f"154, GPU recovery action changed from 0x0 (None) to 0x{number:x} ({word})"))
     found = only(report, DEVICE)
     assert word in found.summary and step in steps(found)
-    assert found.status is (Status.WARN if number == 3 else Status.FAIL)
+    assert found.status is (Status.WARN if number in (3, 5) else Status.FAIL)
+    assert number != 5 or "reset" not in steps(found)
 
 
 def test_who_may_not_ask_nvml_does_not_claim_that_the_gpu_is_broken() -> None:
@@ -441,6 +463,39 @@ def test_who_may_not_ask_nvml_does_not_claim_that_the_gpu_is_broken() -> None:
     node.answers["nvml"] = Unread(Why.NO_PERMISSION, "nvml", "hidden")
     result = node.report().result(DEVICE)
     assert (result.status, result.why) == (Status.UNKNOWN, "no-permission")
+
+
+@pytest.mark.parametrize(
+    ("uptime", "status", "why"),
+    [("5000.00 1.00\n", Status.FAIL, None), ("500000.00 1.00\n", Status.UNKNOWN, "withheld")],
+)
+@pytest.mark.parametrize(
+    "line",
+    [xid("62, 32269a40 0001b3f8"), "[ 4000.1] NVRM: GPU6 _kgspIsHeartbeatTimedOut: Heartbeat timed out, diff 6070"],
+)
+def test_where_nvml_is_left_alone_what_is_old_may_be_cured(
+    line: str, uptime: str, status: Status, why: str | None
+) -> None:
+    node = Logged()
+    node.say(line)
+    node.text("/proc/uptime", uptime)
+    node.answers["nvml"] = Unread(Why.WITHHELD, "NVML", "no process holds a GPU")
+    result = node.report().result(DEVICE)
+    assert (result.status, result.why) == (status, why)
+
+
+def test_firmware_that_fell_silent_is_not_called_dead_by_who_may_not_ask() -> None:
+    node = Logged()
+    node.say("[ 4000.1] NVRM: GPU6 _kgspIsHeartbeatTimedOut: Heartbeat timed out, diff 6070 timeout 5200")
+    node.answers["nvml"] = Unread(Why.NO_PERMISSION, "nvml", "hidden")
+    result = node.report().result(DEVICE)
+    assert (result.status, result.why) == (Status.UNKNOWN, "no-permission")
+
+
+@pytest.mark.parametrize("at", ["999999999999.500000", "600000000.5 <    0.000012>"])
+def test_a_time_that_no_calendar_has_is_no_crash(at: str) -> None:
+    found = only(bare(f"[{at}] NVRM: Xid (PCI:{FIRST}): 79, GPU has fallen off the bus."), DEVICE)
+    assert found.status is Status.FAIL and "Xid 79" in found.summary
 
 
 def test_repeats_are_one_finding_with_first_and_last() -> None:
@@ -653,6 +708,10 @@ def test_registers_of_hoppers_links_are_decoded_and_harmless_ones_ignored() -> N
     node.nvml_field(FIRST, "architecture", "hopper")
     node.say(xid(f"74, {UNKNOWN}, NVLink: fatal error detected on link 14(0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"))
     assert not alarms(node.report(), NVLINK)
+    mute = Logged()
+    mute.nvml_field(FIRST, "architecture", "hopper")
+    mute.say(xid("74, NVLink: fatal error detected on link 14(0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"))
+    assert "Xid 74" in only(mute.report(), NVLINK).summary
     node.say(
         xid(f"74, {UNKNOWN}, NVLink: fatal error detected on link 14(0x100, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", 4900.0)
     )
@@ -668,6 +727,9 @@ def test_a_fatal_error_of_a_switch() -> None:
     found = only(said(fatal, detail), SWITCHES)
     assert found.subject.key == "0000:07:00.0" and found.status is Status.FAIL
     assert "fatal SXid 24007 on link 28" in found.summary and "Severity 1" in cited(found)
+    # A reset is refused while persistence mode or a daemon holds the GPU; the fabric manager goes on.
+    before = steps(found).partition("nvidia-smi --gpu-reset -i GPU")[0]
+    assert "nvidia-smi -i GPU -pm 0" in before and "fabricmanager" not in before
     halted = only(said("[ 4000.1] nvidia-nvswitch0: SXid (PCI:0004:00:00.0): 26006, SOE HALTED"), SWITCHES)
     assert halted.status is Status.WARN and "26006" in halted.summary
     old = said(fatal, "[ 400000.0] usb 1-1: new device")

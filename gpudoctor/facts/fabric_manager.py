@@ -10,7 +10,8 @@ from msgspec import Struct
 from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.device_nodes import DRIVER_ROOT
 from gpudoctor.facts.nvml import Nvml
-from gpudoctor.facts.pci import NvSwitches
+from gpudoctor.facts.nvml_device import NvmlDevice
+from gpudoctor.facts.pci import NvSwitches, PciGpus
 from gpudoctor.facts.persistence import SLICES
 from gpudoctor.facts.processes import Processes
 from gpudoctor.facts.raw import Absent, CommandOutput, Entry, EntryType, Log, Raw
@@ -18,7 +19,8 @@ from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
 UNIT = "nvidia-fabricmanager.service"
-WANTS = "/etc/systemd/system/multi-user.target.wants"
+UNITS = "/etc/systemd/system"
+WANTS = f"{UNITS}/multi-user.target.wants"
 WANTED = f"{WANTS}/{UNIT}"
 JOURNAL = f"journal/{UNIT}.log"
 PROGRAM = "/usr/bin/nv-fabricmanager"
@@ -28,7 +30,7 @@ ASK = ("nv-fabricmanager", "--version")
 
 _SAID = pattern(r"version is\s*:\s*(\d+\.\d+(?:\.\d+)?)")
 _REFUSAL = pattern(r"interface version (\d+\.\d+(?:\.\d+)?) don't match with driver version (\d+\.\d+(?:\.\d+)?)[^\n]*")
-_STATE, _NO_FABRIC = "fabric.state", "not_supported"
+_STATE, _STATUS, _NO_FABRIC = "fabric.state", "fabric.status", "not_supported"
 
 
 class Refusal(Struct, frozen=True):
@@ -99,11 +101,26 @@ def _needed(desk: Desk) -> tuple[Reading[bool], Evidence]:
         state = device.fields.get(_STATE)
         if isinstance(state, str) and state != _NO_FABRIC:
             return True, device.evidence(_STATE)
+    if (unseen := unseen_fabric(desk)) is not None:
+        return unseen, Evidence(unseen.where, unseen.detail)
     if isinstance(switches, Unread):
         return switches, Evidence(switches.where, switches.detail)
     if switches.unlisted is not None:
         return switches.unlisted, Evidence(switches.unlisted.where, switches.unlisted.detail)
     return False, Evidence(switches.read_from["listing"].where, "no NVSwitch")
+
+
+def unseen_fabric(desk: Desk) -> Unread | None:
+    """Why nobody knows of a fabric: the board's switches are no functions of the bus, and NVML says nothing of it."""
+    from gpudoctor.knowledge.nvlink_skus import HGX_NVLINK5_IDS
+
+    gpus, nvml = desk.get(PciGpus), desk.get(Nvml)
+    if isinstance(gpus, Unread) or not any(gpu.device_id in HGX_NVLINK5_IDS and gpu.driver == "nvidia" for gpu in gpus):
+        return None
+    if isinstance(nvml, Unread):
+        return nvml
+    told = any(_STATE in device.fields for device in nvml.devices)
+    return None if told else Unread(Why.NOT_ANSWERED, nvml.via, "tells nothing of the fabric of this NVLink 5 board")
 
 
 def is_enabled(raw: Raw, unit: str) -> tuple[Reading[bool], Evidence]:
@@ -114,6 +131,12 @@ def is_enabled(raw: Raw, unit: str) -> tuple[Reading[bool], Evidence]:
         return link, Evidence(where, link.detail)
     if isinstance(link, Absent):
         return False, link.evidence
+    if isinstance(raw.entry(where, follow=True), Absent):
+        return False, Evidence(where, f"leads to {link.to}, which does not exist")
+    # systemd.unit(5): a unit file that is a link to /dev/null is masked, it cannot be started.
+    mask = raw.entry(f"{UNITS}/{unit}")
+    if isinstance(mask, Entry) and mask.to == "/dev/null":
+        return False, Evidence(mask.where, "-> /dev/null: masked")
     return True, Evidence(where, f"-> {link.to}" if link.to else "exists")
 
 
@@ -151,9 +174,15 @@ def in_driver_root(raw: Raw) -> Evidence | Unread | None:
 
 def completed(desk: Desk) -> Evidence | None:
     nvml = desk.get(Nvml)
-    if isinstance(nvml, Unread) or any(device.fields.get(_STATE) != "completed" for device in nvml.devices):
+    if isinstance(nvml, Unread) or not all(_has_joined(device) for device in nvml.devices):
         return None
     return nvml.devices[0].evidence(_STATE) if nvml.devices else None
+
+
+def _has_joined(device: NvmlDevice) -> bool:
+    """A try that failed is completed too: its status, an nvmlReturn_t, tells (NVIDIA/NVSentinel#883)."""
+    status = device.fields.get(_STATUS)
+    return device.fields.get(_STATE) == "completed" and (status == 0 or not isinstance(status, int))
 
 
 def _version(raw: Raw) -> tuple[Reading[str], Evidence]:

@@ -17,10 +17,11 @@ from gpudoctor.facts.fabric_manager import (
     another,
     completed,
     in_driver_root,
+    unseen_fabric,
 )
 from gpudoctor.facts.log_stamps import split
 from gpudoctor.facts.nvml import Nvml
-from gpudoctor.facts.nvml_device import FieldError, NvmlDevice
+from gpudoctor.facts.nvml_device import NvmlDevice
 from gpudoctor.facts.pci import NvSwitches, PciGpus
 from gpudoctor.facts.processes import Processes
 from gpudoctor.facts.raw import Absent, Entry, Log, TextFile
@@ -295,14 +296,13 @@ def _board(desk: Desk) -> Evidence | Unread | None:
     if isinstance(nvml, Unread):
         return nvml
     if not any(HGX_NVLINK5.search(device.name or "") for device in nvml.devices):
-        return None
+        return unseen_fabric(desk)
     if isinstance(machine, Unread):
         return machine if machine.why is not Why.NOT_ANSWERED else None
     if machine.guest:
         return None
     for device in nvml.devices:
-        told = device.fields.get(STATE)
-        fabric = told is not None and not isinstance(told, FieldError)
+        fabric = text_field(device, STATE) not in ("", "not_supported")
         if fabric and HGX_NVLINK5.search(device.name or "") and not in_domain(device):
             return named(device)
     return None

@@ -94,7 +94,7 @@ class GpuErrors(Fact, frozen=True):
             lacking=lacking,
             silent=tuple(log.lines(_SILENT, _BEAT)),
         )
-        if ANCHOR not in log.text and OFF_THE_BUS not in log.text:
+        if ANCHOR not in log.text and OFF_THE_BUS not in log.text and not about.silent:
             return about if about.empty or about.from_boot else _with_span(about, log)
         return _read(desk, log, _with_span(about, log))
 
@@ -131,16 +131,17 @@ class GpuErrors(Fact, frozen=True):
         before = [branch for at, branch in self.loads if then is not None and at <= then]
         return before[-1] if before else None
 
-    def age(self, line: XidLine | SXidLine) -> float:
+    def age(self, line: XidLine | SXidLine | Evidence) -> float:
         """Seconds that have passed since a line at the least, as far as the log's last message, the uptime and the date tell."""
-        then, last, booted = moment(line.at), moment(self.newest), since_boot(line.at)
+        at = line.at or ""
+        then, last, booted = moment(at), moment(self.newest), since_boot(at)
         ages = [0.0]
         if then is not None and last is not None and (booted is None) == (since_boot(self.newest) is None):
             ages.append(last - then)
         if booted is not None and isinstance(self.uptime, float):
             ages.append(self.uptime - booted)
         if booted is None and self.today is not None:
-            ages.append(days_before(line.at, self.today) or 0.0)
+            ages.append(days_before(at, self.today) or 0.0)
         return max(ages)
 
 
@@ -186,7 +187,7 @@ def _read(desk: Desk, log: KernelLog, about: GpuErrors) -> GpuErrors:
         found,
         owners=owners(desk, _hits(found.troubles)),
         again=_again(desk, found.troubles),
-        uptime=_uptime(desk.raw) if found.troubles or found.switches else None,
+        uptime=_uptime(desk.raw) if found.troubles or found.switches or found.silent else None,
         today=desk.today,
     )
 
@@ -219,12 +220,12 @@ def _sorted(desk: Desk, log: KernelLog, about: GpuErrors) -> GpuErrors:
         identities=identities(log.text) if by_slot else {},
         together=together(found, limits.of("xid_together_seconds")),
         swept=swept(found, (line for fold in folds for line in (fold.first, fold.last)), seconds),
-        loads=_loads(log) if any(trouble.area is Area.NVLINK for trouble in found) else (),
+        loads=_loads(log) if folds or any(trouble.area is Area.NVLINK for trouble in found) else (),
     )
 
 
 def _loads(log: KernelLog) -> tuple[tuple[float, int], ...]:
-    """When a driver was loaded, and its branch, which gives the words of Xid 144 to 150 their layout (nv.c, "loading %s")."""
+    """When a driver was loaded, and its branch, which says what Xid 144 to 150 and SXids from 28000 mean (nv.c, "loading %s")."""
     told = ((moment(line.at or ""), _LOADING.match(line.shows)) for line in log.lines(_LOADING, "NVRM: loading NVIDIA"))
     return tuple((at, int(found[1])) for at, found in told if at is not None and found is not None)
 

@@ -65,14 +65,15 @@ def moment(at: str) -> float | None:
 
 def days_before(at: str, today: datetime.date) -> float | None:
     """How many seconds a date lies before the beginning of a day, less a day for zones that are not known; None for other times."""
-    if _SECONDS.fullmatch(at) is not None and since_boot(at) is None:
-        then = datetime.datetime.fromtimestamp(float(at), datetime.timezone.utc)
+    found = _SECONDS.fullmatch(at)
+    if found is not None and since_boot(at) is None:
+        then = float(found[1])
     elif (date := wall_clock(at, today.year)) is not None:
-        then = date
+        then = date.timestamp()
     else:
         return None
     midnight = datetime.datetime(today.year, today.month, today.day, tzinfo=datetime.timezone.utc)
-    age = (midnight - then).total_seconds()
+    age = midnight.timestamp() - then
     if age < -2 * DAY and not has_year(at):
         age += 365 * DAY
     return max(0.0, age - DAY)

@@ -5,7 +5,9 @@ error (48, 94, 95) is that error seen by a program. What lies close together in 
 it comes before what is a program's.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from msgspec import Struct
 
@@ -143,9 +145,15 @@ class _Gatherer:
                 continue
             into = self._bin(area)
             into.lines.append(line)
+            if into.recovery is not None and not into.recovery.action and known.immediate != "IGNORE":
+                # That the driver asked for nothing was before this.
+                into.recovery = None
             if area not in began and (start := moment(line.at)) is not None:
                 into.starts.append(start)
             began.add(area)
+            if area is Area.APPLICATION and not known.follows:
+                # A program runs on the GPU again: what is cleaned up from here on is its own.
+                self._down = None
             if area not in (Area.APPLICATION, Area.NOTICE):
                 met[area, line.gpu_instance] = None
                 self._latest = area
@@ -298,29 +306,48 @@ def swept(
     A job on several GPUs ends on all of them when one fails it (43, 45); links fail whose other end is a GPU that fell off the bus or an
     NVSwitch with a fatal error (74, NVIDIA's Xid catalogue and Fabric Manager User Guide).
     """
+    machine = [trouble for trouble in found if trouble.area in (Area.DRIVER, Area.MEMORY, Area.NVLINK)]
     hard = [
         (at, trouble.address, line)
-        for trouble in found
-        if trouble.area in (Area.DRIVER, Area.MEMORY, Area.NVLINK)
+        for trouble in machine
         for fold in trouble.folds
         if fold.xid.immediate != "IGNORE"
         for line in (fold.first, fold.last)
         if (at := moment(line.at)) is not None
     ]
+    # Of a trouble that came again and again the bursts between the first and the last line end jobs, too.
+    between = [
+        (start, trouble.address, trouble.lead.last)
+        for trouble in machine
+        if trouble.lead.xid.immediate != "IGNORE"
+        for start in trouble.starts
+    ]
     lost = [(at, address, line) for at, address, line in hard if line.code == FALLEN]
-    fatal = [(at, line.address, line) for line in switches if line.fatal and (at := moment(line.at)) is not None]
+    fatal = [(at, line.address, line) for line in switches if _is_told(line) and (at := moment(line.at)) is not None]
     told: dict[tuple[str, Area], XidLine | SXidLine] = {}
     for trouble in found:
         causes: Sequence[tuple[float, str, XidLine | SXidLine]] = ()
         if trouble.area is Area.NVLINK:
             causes = (*lost, *fatal)
         elif trouble.area is Area.APPLICATION and all(fold.xid.follows for fold in trouble.folds):
-            causes = hard
-        near = [(at, line) for at, address, line in causes if address != trouble.address]
-        beside = [next((line for at, line in near if abs(at - start) <= seconds), None) for start in trouble.starts]
+            causes = (*hard, *between)
+        near = sorted(((at, line) for at, address, line in causes if address != trouble.address), key=itemgetter(0))
+        moments = [at for at, _ in near]
+        places = [(start, bisect_left(moments, start - seconds)) for start in trouble.starts]
+        beside = [
+            near[place][1] if place < len(near) and near[place][0] <= start + seconds else None
+            for start, place in places
+        ]
         if beside and beside[-1] is not None and None not in beside:
             told[trouble.address, trouble.area] = beside[-1]
     return told
+
+
+def _is_told(line: SXidLine) -> bool:
+    """Whether fabric.switch-sxids tells of it: the driver calls fatal what asks for nothing by NVIDIA's guide, as single bit errors."""
+    from gpudoctor.knowledge.sxids import sxid
+
+    return line.fatal is True and sxid(line.code, fatal=True).action != "IGNORE"
 
 
 def _groups(moments: Sequence[tuple[float, str]], seconds: float) -> Iterator[tuple[str, ...]]:

@@ -17,7 +17,6 @@ _LINK5 = pattern(
     r"(?:\s{1,8}Link\s{1,8}(-?\d{1,3}))?(?:\s{0,8}\(((?:0x[0-9a-fA-F]{1,8}\s{0,4}){1,8}))?"
 )
 _PLACE = pattern(r"\(GPC (\d{1,2}), TPC (\d{1,2})(?:, SM (\d{1,2}))?\)")
-_PHYSICAL = pattern(r"(?:physAddr: |Error: \()(0x[0-9a-fA-F]{1,16})")
 
 
 class Link5(Struct, frozen=True):
@@ -68,9 +67,3 @@ def place(text: str) -> str:
     """The part of the chip that a 13 names: `GPC 1, TPC 3`."""
     found = _PLACE.search(text)
     return f"GPC {found[1]}, TPC {found[2]}" if found is not None else ""
-
-
-def physical_address(text: str) -> str:
-    """The address of the memory that failed."""
-    found = _PHYSICAL.search(text)
-    return found[1] if found is not None else ""

@@ -13,6 +13,8 @@ SW_THERMAL = 0x20
 HW_THERMAL = 0x40
 HW_POWER_BRAKE = 0x80
 DISPLAY = 0x100
+BOARD_LIMIT = 0x200
+RELIABILITY = 0x400
 
 UNHEALTHY = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_POWER_BRAKE
 """Heat and an outside signal; the others are how a GPU saves power, keeps to its limit or does as it was told.
@@ -36,6 +38,8 @@ WORDS = {
     HW_SLOWDOWN: "hardware slowdown",
     SYNC_BOOST: "sync boost",
     DISPLAY: "display clock setting",
+    BOARD_LIMIT: "board limit",
+    RELIABILITY: "reliability",
 }
 
 

@@ -5,15 +5,12 @@ Steps from NVIDIA's Fabric Manager User Guide (Installation; Managing the Fabric
 Read 2026-11-30.
 """
 
+from gpudoctor.knowledge.module_remedies import confirmed_by as confirmed
+from gpudoctor.knowledge.reset_remedies import RESET_ALL
 from gpudoctor.verdicts import Action, Remedy
 
 STATE = "nvidia-smi -q | grep -A3 Fabric"
 FM = "nvidia-fabricmanager"
-
-
-def confirmed(check_id: str) -> str:
-    """How to see that it worked."""
-    return f"gpudoctor run --check {check_id}"
 
 
 def start_manager(check_id: str, driver: str, *, installed: bool, nvlsm: bool = False) -> tuple[Remedy, ...]:
@@ -24,14 +21,14 @@ def start_manager(check_id: str, driver: str, *, installed: bool, nvlsm: bool = 
         f"{', and nvlsm' if nvlsm else ''}.",
         run=(
             f"apt-cache policy '{FM}*'    # RHEL: dnf --showduplicates list {FM}",
-            f"apt-get install {FM}-BRANCH=VERSION",
+            f"apt-get install {FM}-BRANCH=VERSION{' nvlsm' if nvlsm else ''}",
         ),
         confirm="nv-fabricmanager --version",
     )
     start = Remedy(
         Action.RESTART_SERVICE,
         "Start it now and at every boot, and wait until the fabric's state is Completed.",
-        run=(f"systemctl enable --now {FM}", STATE),
+        run=(f"systemctl enable --now {FM}    # where it is masked after systemctl unmask {FM}", STATE),
         interrupts="nothing: no CUDA program can start before that",
         confirm=confirmed(check_id),
         then=not installed,
@@ -66,7 +63,7 @@ def register_anew(check_id: str, *, then: bool = False) -> tuple[Remedy, ...]:
         Remedy(
             Action.RESET_GPU,
             "Stop all GPU programs and the fabric manager, reset all GPUs together, and start it again.",
-            run=(f"systemctl stop {FM}", "nvidia-smi --gpu-reset", f"systemctl start {FM}", STATE),
+            run=(*RESET_ALL, STATE),
             interrupts="all GPU programs of this node",
             confirm=confirmed(check_id),
             then=then,
@@ -86,6 +83,19 @@ def _reboot(check_id: str) -> Remedy:
     )
 
 
+def ask_host(check_id: str) -> tuple[Remedy, ...]:
+    """For a guest, whose host has the NVSwitches (Fabric Manager User Guide, Virtualization Models)."""
+    return (
+        Remedy(
+            Action.NONE,
+            "Ask whoever runs the host: its fabric manager gives a guest its partition before that starts. Then start this one anew.",
+            run=(STATE,),
+            interrupts="the whole virtual machine, when it is started anew",
+            confirm=confirmed(check_id),
+        ),
+    )
+
+
 def join_rack(check_id: str) -> tuple[Remedy, ...]:
     """For a GPU of a rack whose switch trays run the fabric's services."""
     return (
@@ -102,7 +112,7 @@ def join_rack(check_id: str) -> tuple[Remedy, ...]:
         Remedy(
             Action.RESET_GPU,
             "If the domain is well, drain the node and reset its GPUs together.",
-            run=("nvidia-smi --gpu-reset", STATE),
+            run=(*RESET_ALL, STATE),
             interrupts="all GPU programs of this node",
             confirm=confirmed(check_id),
             then=True,
@@ -111,8 +121,8 @@ def join_rack(check_id: str) -> tuple[Remedy, ...]:
     )
 
 
-def wait_for(check_id: str) -> tuple[Remedy, ...]:
-    """For a recovery that is under way."""
+def wait_for(check_id: str, *, rack: bool) -> tuple[Remedy, ...]:
+    """For a recovery that is under way; in a rack nobody on the node manages the fabric."""
     return (
         Remedy(
             Action.NONE,
@@ -120,7 +130,7 @@ def wait_for(check_id: str) -> tuple[Remedy, ...]:
             run=(STATE,),
             confirm=confirmed(check_id),
         ),
-        *register_anew(check_id, then=True),
+        *(join_rack(check_id) if rack else register_anew(check_id, then=True)),
     )
 
 

@@ -63,10 +63,10 @@ def decode(words: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def harmless(words: tuple[int, ...]) -> bool:
-    """Whether every bit that is set asks for nothing by itself."""
+    """Whether every bit that is set asks for nothing by itself; words without any tell nothing."""
     quiet = {(row.word, bit) for row in BITS if row.harmless for bit in row.bits}
     set_bits = {(number, bit) for number, word in enumerate(words, start=1) for bit in range(32) if word >> bit & 1}
-    return len(words) == WORDS and set_bits <= quiet
+    return len(words) == WORDS and bool(set_bits) and set_bits <= quiet
 
 
 def _where(word: int, bits: list[int]) -> str:

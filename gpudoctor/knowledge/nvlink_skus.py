@@ -49,6 +49,8 @@ _FORMS = tuple((pattern(f"(?i:{form})"), sku) for form, sku in _ROWS)
 
 HGX_NVLINK5 = pattern(r"(?i:\bB[123]00(?: SXM6.*)?$)")
 """Products whose switches are joined on the node's own baseboard and managed there by NVLSM (Fabric Manager User Guide)."""
+HGX_NVLINK5_IDS = frozenset(("2901", "2909", "3182"))
+"""Their PCI device ids, for where NVML tells no name (pci.ids 2026-08-22: B200, HGX B200 168GB, B300 SXM6 AC)."""
 
 
 def sku(name: str | None) -> NvLinkSku | None:

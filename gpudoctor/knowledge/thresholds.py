@@ -167,7 +167,7 @@ _ROWS: tuple[Threshold, ...] = (
     Threshold(
         "xid_recent_hours",
         24,
-        "hours for which an Xid of an application is worth a warning",
+        "hours for which an Xid or SXid counts as recent",
         "a judgement: as long somebody looks for why the job ended",
     ),
     Threshold(

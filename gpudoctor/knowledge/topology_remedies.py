@@ -5,6 +5,7 @@ administer-cluster/topology-manager; Slurm's gres.conf(5) and srun(1), --gpu-bin
 CPUAffinity= and NUMAMask=. Read 2026-11-30.
 """
 
+from gpudoctor.knowledge.reset_remedies import RESET_ALL
 from gpudoctor.verdicts import Action, Remedy
 
 TREE = "gpudoctor topo"
@@ -126,7 +127,7 @@ def raise_links(check_id: str) -> tuple[Remedy, ...]:
         Remedy(
             Action.RESET_GPU,
             "Drain the node and reset all its GPUs at once: links train anew.",
-            run=("nvidia-smi --gpu-reset",),
+            run=RESET_ALL,
             interrupts="every program that uses a GPU of this node",
             confirm=_confirmed(check_id),
         ),

@@ -7,6 +7,7 @@ reset while anything has a GPU open, and names the fabric manager among what may
 
 from msgspec.structs import replace
 
+from gpudoctor.knowledge.reset_remedies import RESET_ALL
 from gpudoctor.knowledge.xid_steps import LOG, WATCH, collect, reboot, reset, vendor
 from gpudoctor.verdicts import Action, Remedy
 
@@ -74,7 +75,7 @@ def port(address: str) -> tuple[Remedy, ...]:
             Action.RESET_GPU,
             "Stop the jobs that use the link and reset the GPU at its end, with the fabric manager running; on a board whose GPUs cannot "
             "be reset one by one, all of them together. Where virtual machines share the switches, restart the one that has the port.",
-            run=("fuser -v /dev/nvidia*", "nvidia-smi --gpu-reset -i GPU"),
+            run=reset("GPU").run,
             interrupts="the jobs that use this link",
             confirm="gpudoctor run --link fabric",
             then=True,
@@ -110,12 +111,7 @@ def _reset_all() -> Remedy:
         Action.RESET_GPU,
         "Drain the node, stop everything that uses a GPU, then the fabric manager, reset all GPUs in one command (the NVSwitches are "
         "reset with them), and start the fabric manager again.",
-        run=(
-            "systemctl stop nvidia-persistenced nvidia-dcgm nvidia-fabricmanager",
-            "fuser -v /dev/nvidia*    # must list no process",
-            "nvidia-smi --gpu-reset",
-            "systemctl start nvidia-fabricmanager nvidia-persistenced nvidia-dcgm    # those that ran",
-        ),
+        run=RESET_ALL,
         interrupts="every process that uses a GPU of this node",
         confirm="gpudoctor run --link fabric",
         then=True,

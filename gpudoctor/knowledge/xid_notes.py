@@ -1,4 +1,7 @@
-"""What else NVIDIA's catalogue tells of an Xid, condensed from its trigger conditions and its sheet "Customer User Guide" (2026-07-14)."""
+"""What else NVIDIA's catalogue tells of an Xid, condensed from its trigger conditions and its sheet "Customer User Guide" (2026-07-14).
+
+The last word of 154 is from gpu.c of NVIDIA/open-gpu-kernel-modules 595.45.04.
+"""
 
 _DEBUGGER = (
     "Where it is not clear which line of the program did it, CUDA_DEVICE_WAITS_ON_EXCEPTION=1 holds it there for cuda-gdb. In rare cases "
@@ -27,7 +30,7 @@ NOTES: dict[int, str] = {
     140: "If it comes again after a reset, ask the vendor.",
     145: "Packets lost anywhere may show as RLW_SRC_TRACK with error status 4 or 8.",
     149: "A fatal link puts the GPU into drain-and-reset until its jobs have ended, then into reset-required.",
-    154: "It says one of: None, Drain P2P, Drain and Reset, GPU Reset Required, Node Reboot Required.",
+    154: "It says one of: None, Drain P2P, Drain and Reset, GPU Reset Required, Node Reboot Required, and since R595 Recover IMEX Domain.",
     155: "Links that are taken down on purpose, also for sleep, log it.",
     157: "Work can go on, and may meet the same Xid again.",
     159: "On GPUs that C2C joins to a CPU.",
