@@ -8,6 +8,7 @@ from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.device_plugin import PLUGIN, DevicePlugin, GpuIds, Told, resource
 from gpudoctor.facts.kubelet import KubeletSettings
 from gpudoctor.facts.kubelet_checkpoint import KubeletCheckpoint
+from gpudoctor.facts.kubelet_engine import KubeletEngine
 from gpudoctor.facts.mapping_readers import MappingReaders
 from gpudoctor.facts.plugin_log import PluginLog
 from gpudoctor.facts.plugin_sockets import PluginProcess, PluginSockets, is_nvidias, resource_of
@@ -59,7 +60,7 @@ def without_plugin(plugin: DevicePlugin) -> str | None:
     explained_by=(STRATEGY,),
     title="The device plugin has found GPUs",
 )
-def plugin_found_devices(plugin: DevicePlugin, sockets: PluginSockets) -> Verdicts:
+def plugin_found_devices(plugin: DevicePlugin, sockets: PluginSockets, engine: Reading[KubeletEngine]) -> Verdicts:
     """A plugin that finds no GPU runs on for ever, healthy for Kubernetes, and the node has none to give; or it ends at its start.
 
     It looks inside its own container: the node may be well while the container was started by another runtime than NVIDIA's, and has no
@@ -71,13 +72,13 @@ def plugin_found_devices(plugin: DevicePlugin, sockets: PluginSockets) -> Verdic
     if (reason := without_plugin(plugin)) is not None:
         yield NotApplicable(NODE, reason)
     elif log is not None and (said := log.ended or log.found_nothing) is not None and not _advertises(plugin):
-        yield _found_nothing(log, said, sockets)
+        yield _found_nothing(log, said, sockets, engine)
     elif isinstance(plugin.advertised, Unread):
         yield plugin.advertised.about(PLUGIN)
     elif plugin.advertised is not None:
         seen = (plugin.advertised.evidence, *(log.registered[-1:] if log is not None else ()))
         yield Pass(PLUGIN, f"the kubelet has {plugin.advertised.words} to give", seen)
-    elif log is not None and log.serves:
+    elif log is not None and log.serves and sockets.plugins:
         # It opens a socket only for what it has found (main.go, startPlugins).
         yield Pass(PLUGIN, "it has found devices and serves them", log.serves[-1:])
     elif isinstance(plugin.log, Unread):
@@ -90,8 +91,8 @@ def _advertises(plugin: DevicePlugin) -> bool:
     return plugin.advertised is not None and not isinstance(plugin.advertised, Unread)
 
 
-def _found_nothing(log: PluginLog, said: Evidence, sockets: PluginSockets) -> Verdict:
-    from gpudoctor.knowledge.device_plugin_remedies import PLUGIN_PREREQUISITES, RUN_UNDER_NVIDIA, restart_plugin
+def _found_nothing(log: PluginLog, said: Evidence, sockets: PluginSockets, engine: Reading[KubeletEngine]) -> Verdict:
+    from gpudoctor.knowledge.device_plugin_remedies import PLUGIN_PREREQUISITES, restart_plugin, run_under_nvidia
 
     reasons = tuple(one for one in log.reasons if one != said)
     process = f"{sockets.plugins[0].words} runs" if sockets.plugins else "the device plugin"
@@ -102,7 +103,8 @@ def _found_nothing(log: PluginLog, said: Evidence, sockets: PluginSockets) -> Ve
         FOUND, "When the cause is mended, let the plugin start anew: it does not look again by itself.", then=True
     )
     evidence = tuple(dict.fromkeys((said, *reasons, *sockets.cite("directory"))))
-    remedies = (RUN_UNDER_NVIDIA, again)
+    own = None if isinstance(engine, Unread) else engine.own
+    remedies = (run_under_nvidia(own.name, own.config) if own is not None else run_under_nvidia(), again)
     return Fail(
         PLUGIN, summary, evidence, remedies, Breaks.NODE, cause="no-devices", references=(PLUGIN_PREREQUISITES,)
     )

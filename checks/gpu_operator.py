@@ -58,6 +58,9 @@ _WAITED_FOR = {
     CUDA: "a CUDA program in a pod of its own",
     PLUGIN: "a pod that asks for a GPU",
 }
+_BY_CLAIMS = (
+    "the driver is validated; the operator has GPUs handed out by claims here, for which no other stage is written"
+)
 _SAID = pattern(r"cur+ently in|not discovered|level=(?:error|fatal)|Could not")
 
 
@@ -87,8 +90,9 @@ def operator_stages(
     no other waits for. Without driver-ready or toolkit-ready the device plugin waits, and the node has no GPUs for pods.
     cuda-ready and plugin-ready are only the validator's own tests: where a plugin is registered, pods have their GPUs all the
     same. Why a stage is not reached is told by the validator's log, or lies below: no driver, no runtime. plugin-ready is written
-    only where the operator has the device plugin. Each stage is given ten minutes, a driver 21. Easily confused with a
-    DaemonSet that does not match the node: then nothing waits.
+    only where the operator has the device plugin, and nothing but driver-ready where it has GPUs handed out by claims. Each
+    stage is given ten minutes, a driver 21. An operator that has left the node leaves the folder behind: without a pod of it
+    nothing waits. Easily confused with a DaemonSet that does not match the node: then nothing waits either.
     """
     if not row.present:
         yield NotApplicable(NODE, NO_OPERATOR, row.cite("row"))
@@ -97,15 +101,22 @@ def operator_stages(
             NODE, f"the operator prepares this node for {row.workloads}, not for containers", row.cite("row")
         )
     elif row.missing == "":
-        yield Pass(NODE, "driver, toolkit, CUDA and device plugin are validated", row.cite("row"))
+        validated = "driver, toolkit, CUDA and device plugin are validated"
+        yield Pass(NODE, _BY_CLAIMS if row.by_claims else validated, row.cite("row"))
     elif row.unseen is not None:
         yield row.unseen.about(NODE)
-    elif row.missing == PLUGIN and not isinstance(sockets, Unread) and not sockets.concerns_gpus:
+    elif row.missing == PLUGIN and _has_no_plugin(operands, sockets):
         yield Pass(NODE, "driver, toolkit and CUDA are validated; there is no device plugin to be", row.cite("row"))
     elif row.young and row.age is not None:
         yield Unknown(NODE, Why.NOT_ANSWERED, f"{row.missing} is not there yet, after {row.age:.0f} s", row.cite("row"))
     else:
         yield _stopped(row, operands, sockets, api, engine)
+
+
+def _has_no_plugin(operands: Operands, sockets: Reading[PluginSockets]) -> bool:
+    """Where the operator is to have no plugin, its validator has no container that waits for one."""
+    waits = operands.unlisted is not None or operands.of(VALIDATOR)
+    return not waits and not isinstance(sockets, Unread) and not sockets.concerns_gpus
 
 
 def _stopped(

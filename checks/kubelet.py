@@ -139,14 +139,13 @@ def socket_alive(sockets: PluginSockets, settings: KubeletSettings) -> Verdicts:
     dead = [socket for socket in sockets.nvidia if socket.listens is False and socket.connected is False]
     yield from _own_socket(sockets, settings)
     for socket in sockets.nvidia:
-        if socket in dead:
+        if sockets.left_behind(socket):
+            yield NotApplicable(socket, f"left behind: another one serves {socket.resource}", socket.age)
+        elif socket in dead:
             yield _dead(socket, sockets, Breaks.NODE if len(dead) == len(sockets.nvidia) else Breaks.SUBJECT)
         elif socket.connected is True:
-            yield Pass(
-                socket,
-                "the kubelet is connected to it",
-                (*sockets.cite_connections(f"connected: {socket.path}"), *socket.age),
-            )
+            seen = sockets.cite_connections(f"connected: {socket.path}")
+            yield Pass(socket, "the kubelet is connected to it", (*seen, *socket.age))
         elif socket.listens is True:
             yield Pass(socket, "a plugin listens on it", _listening(socket, sockets))
         else:

@@ -7,6 +7,7 @@ from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import DriverGpu, DriverGpus, NvidiaModule
 from gpudoctor.facts.host import Host
+from gpudoctor.facts.kubelet import KubeletSettings
 from gpudoctor.facts.kubernetes_api import NOT_ASKED, KubernetesApi
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.pci import PciGpus
@@ -41,7 +42,9 @@ SILENT = "no NVIDIA resource is in the node object, and the kubelet has none"
 @check(
     "device-plugin.node-object", link=Link.DEVICE_PLUGIN, title="The node object tells of the GPUs that the kubelet has"
 )
-def node_object(api: KubernetesApi, resources: Reading[PodResources], host: Reading[Host]) -> Verdicts:
+def node_object(
+    api: KubernetesApi, resources: Reading[PodResources], host: Reading[Host], settings: Reading[KubeletSettings]
+) -> Verdicts:
     """The scheduler knows only the node object: where that is behind, pods wait for GPUs that are there, or are sent for none.
 
     What is allocatable in the object is compared, resource by resource, with what the kubelet itself says over PodResources: both
@@ -50,18 +53,19 @@ def node_object(api: KubernetesApi, resources: Reading[PodResources], host: Read
     name, or of the boot before. Asked only with --kubeconfig. Easily confused with a GPU that the plugin holds unhealthy: then
     seven of eight is the truth, in both.
     """
+    unit = "kubelet.service" if isinstance(settings, Unread) else settings.unit
     if not api.asked:
         yield NotApplicable(NODE, NOT_ASKED)
     elif isinstance(api.node, Unread):
         yield api.node.about(NODE)
     elif not isinstance(host, Unread) and _other_boot(api.node, host):
-        yield _of_another_boot(api, api.node, host)
+        yield _of_another_boot(api, api.node, host, unit)
     elif isinstance(resources, Unread):
         yield resources.about(NODE)
     elif isinstance(resources.allocatable, Unread):
         yield resources.allocatable.about(NODE)
     else:
-        yield _against_kubelet(api, api.node, resources)
+        yield _against_kubelet(api, api.node, resources, unit)
 
 
 def _other_boot(node: "ApiNode", host: Host) -> bool:
@@ -69,19 +73,19 @@ def _other_boot(node: "ApiNode", host: Host) -> bool:
     return bool(told and host.boot_id and told != host.boot_id)
 
 
-def _of_another_boot(api: KubernetesApi, node: "ApiNode", host: Host) -> Verdict:
-    from gpudoctor.knowledge.operator_api_remedies import REACH_SERVER, RESTART_KUBELET
+def _of_another_boot(api: KubernetesApi, node: "ApiNode", host: Host, unit: str) -> Verdict:
+    from gpudoctor.knowledge.operator_api_remedies import reach_server
 
     evidence = (
         api.saying("node", node.name, f"bootID {node.status.node_info.boot_id}"),
         Evidence("/proc/sys/kernel/random/boot_id", host.boot_id or ""),
     )
     summary = f"the node object {node.name} is of another boot: the kubelet has not written it since, or it is another machine's"
-    return Warn(NODE, summary, evidence, (REACH_SERVER, RESTART_KUBELET), cause="other-boot")
+    return Warn(NODE, summary, evidence, reach_server(unit), cause="other-boot")
 
 
-def _against_kubelet(api: KubernetesApi, node: "ApiNode", resources: PodResources) -> Verdict:
-    from gpudoctor.knowledge.operator_api_remedies import REACH_SERVER, RESTART_KUBELET
+def _against_kubelet(api: KubernetesApi, node: "ApiNode", resources: PodResources, unit: str) -> Verdict:
+    from gpudoctor.knowledge.operator_api_remedies import reach_server
 
     there, capacity = node.amounts(node.status.allocatable), node.amounts(node.status.capacity)
     here: dict[str, int] = {}
@@ -104,7 +108,7 @@ def _against_kubelet(api: KubernetesApi, node: "ApiNode", resources: PodResource
         summary = (
             f"the node object is behind: {name} {there.get(name, 0)} allocatable there, {here.get(name, 0)} here{why}"
         )
-        return Warn(NODE, summary, evidence, (REACH_SERVER, RESTART_KUBELET), cause="behind")
+        return Warn(NODE, summary, evidence, reach_server(unit), cause="behind")
     if not names:
         return NotApplicable(NODE, SILENT, resources.cite("allocatable"))
     amounts = ", ".join(f"{there[name]} {name}" for name in names)
@@ -247,7 +251,7 @@ def _named_classes(api: KubernetesApi) -> dict[str, list[Evidence]]:
     """Classes by name, each with those who name it."""
     named: dict[str, list[Evidence]] = {}
     for pod in () if isinstance(api.pods, Unread) else api.pods:
-        if name := pod.spec.runtime_class_name:
+        if (name := pod.spec.runtime_class_name) and not pod.ended:
             named.setdefault(name, []).append(api.saying("pod", pod.words, f"runtimeClassName: {name}"))
     for each in _daemonsets_here(api):
         if name := each.pods.runtime_class_name:
@@ -303,7 +307,7 @@ def plugin_scheduled(api: KubernetesApi, gpus: Reading[PciGpus]) -> Verdicts:
         yield unread.about(NODE)
         return
     mine = [each for each in daemonsets if _is_plugin(each.metadata.name)]
-    here = next((pod for pod in pods if _is_plugin(pod.owner or pod.metadata.name)), None)
+    here = next((pod for pod in pods if _is_plugin(pod.owner or pod.metadata.name) and not pod.ended), None)
     if here is not None:
         yield Pass(
             NODE, f"{here.words} is here", (api.saying("pod", here.words, f"{here.status.phase} on {node.name}"),)
@@ -327,16 +331,18 @@ def plugin_scheduled(api: KubernetesApi, gpus: Reading[PciGpus]) -> Verdicts:
 
 def _other_purpose(node: "ApiNode") -> tuple[str, str] | None:
     """The label by which a node has no device plugin of the operator's on purpose, and what it says."""
-    from gpudoctor.knowledge.operator_labels import OF_MACHINES, OPERANDS, WORKLOAD
+    from gpudoctor.knowledge.operator_labels import OF_CLAIMS, OF_MACHINES, OPERANDS, WORKLOAD
 
     if node.labels.get(OPERANDS) == "false":
         return OPERANDS, f"the operator is kept off this node: {OPERANDS}=false"
     workload = node.labels.get(WORKLOAD, "container")
     if workload != "container":
         return WORKLOAD, f"the node is for {workload}"
-    if node.labels.get(OF_MACHINES) == "true":
-        return OF_MACHINES, "the operator prepares this node for virtual machines"
-    return None
+    for_machines = next((name for name in OF_MACHINES if node.labels.get(name) == "true"), None)
+    if for_machines is not None:
+        return for_machines, "the operator prepares this node for virtual machines"
+    by_claims = node.labels.get(OF_CLAIMS) == "true"
+    return (OF_CLAIMS, "the operator has GPUs of this node handed out by its DRA driver") if by_claims else None
 
 
 def _is_plugin(name: str) -> bool:

@@ -231,7 +231,7 @@ def pods_hold_live_gpus(pods: PodDevices, ids: GpuIds, nvml: Nvml, gpus: PciGpus
 
     A GPU that has fallen off the bus, or that another driver holds now: the pod must be created anew to be given another. Ids are held
     against what the driver and NVML list. What the GPU has is told by the links below; the pods that it hits are named here as its
-    consequence. An id that no GPU has any more is device-plugin.devices-exist.
+    consequence. Whether a GPU lives that NVML does not list is not known. An id that no GPU has any more is device-plugin.devices-exist.
     """
     if (nothing := _nothing(pods)) is not None:
         yield nothing
@@ -248,6 +248,7 @@ def _holds(given: Given, ids: GpuIds, nvml: Nvml, drivers: dict[str, Reading[str
     dead: list[str] = []
     evidence: list[Evidence] = []
     gone: list[str] = []
+    unlisted: list[str] = []
     for device in given.ids:
         address = ids.address(device)
         if address is None:
@@ -261,10 +262,14 @@ def _holds(given: Given, ids: GpuIds, nvml: Nvml, drivers: dict[str, Reading[str
         elif isinstance(driver, str) and driver != "nvidia":
             dead.append(f"{address} (held by {driver} now)")
             evidence.append(Evidence(f"/sys/bus/pci/devices/{address}/driver", driver))
+        elif said is None:
+            unlisted.append(address)
     if dead:
         return _dead(given, dead, (given.evidence, *evidence))
     if gone:
         return NotApplicable(given, f"{given.words}: {_listed(gone)} is no GPU here, see device-plugin.devices-exist")
+    if unlisted:
+        return Unread(Why.NOT_ANSWERED, nvml.via, f"does not list {_listed(unlisted)}").about(given)
     known = [device for device in given.ids if ids.address(device) is not None]
     if not known:
         return NotApplicable(given, f"{given.words}: its devices are no UUIDs of GPUs", (given.evidence,))
@@ -307,7 +312,9 @@ def no_bypass(pods: PodDevices, takers: PodTakers) -> Verdicts:
     taken = [taker for taker in takers.takers if not taker.gift]
     for taker in taken:
         yield _bypass(taker, pods)
-    if not taken:
+    if not taken and takers.unseen is not None:
+        yield takers.unseen.about(NODE)
+    elif not taken:
         yield Pass(NODE, "every pod that has a GPU was given it, or manages GPUs", _seen(pods))
 
 

@@ -231,6 +231,38 @@ class TestFound:
         node.tree.put(f"{KUBELET}/pods/{OTHER_POD}", Record(entry=Entry(f"{KUBELET}/pods/{OTHER_POD}", EntryType.DIR)))
         assert "unable to load config" in alarm(node, FOUND).summary
 
+    def test_a_pod_is_found_behind_the_logs_of_others(self) -> None:
+        node = PluginNode()
+        node.unplugged()
+        node.gone(f"{LOGS}/0.log")
+        for number in range(6):
+            node.text(f"{LOGS.replace('x7k2p', f'a{number}').replace('0c2d', '0c3d')}/0.log", cri(RUNNING))
+        node.log(f"{STARTED}E1129 10:00:01.0 1 main.go:173] error starting plugins: unable to load config: x\n")
+        node.tree.put(f"{KUBELET}/pods/{OTHER_POD}", Record(entry=Entry(f"{KUBELET}/pods/{OTHER_POD}", EntryType.DIR)))
+        assert "unable to load config" in alarm(node, FOUND).summary
+
+    def test_a_plugin_that_is_gone_serves_nothing(self) -> None:
+        """The log of its last start tells what it did then."""
+        node = PluginNode()
+        node.unplugged()
+        node.log(
+            f"{STARTED}I1129 10:00:01.0 1 server.go:142] Starting to serve 'nvidia.com/gpu' on /x/nvidia-gpu.sock\n"
+        )
+        node.tree.put(f"{KUBELET}/pods/{OTHER_POD}", Record(entry=Entry(f"{KUBELET}/pods/{OTHER_POD}", EntryType.DIR)))
+        assert judge(node, FOUND).status is Status.SKIP
+
+    def test_the_remedy_is_for_the_engine_of_the_kubelet(self) -> None:
+        node = PluginNode("--container-runtime-endpoint=unix:///run/crio/crio.sock")
+        node.daemon(901, "crio", "/usr/bin/crio")
+        node.unserved()
+        node.log(STARTED + WAITING)
+        step = alarm(node, FOUND).remedies[0]
+        assert "systemctl restart crio" in step.run and not any("containerd" in one for one in step.run)
+        node = PluginNode()
+        node.unserved()
+        node.log(STARTED + WAITING)
+        assert "systemctl restart containerd" in alarm(node, FOUND).remedies[0].run
+
     def test_a_service_that_ends_at_each_start(self) -> None:
         node = PluginNode()
         node.unplugged()
@@ -323,6 +355,11 @@ class TestDevices:
         assert judge(node, ADVERTISED).status is Status.UNKNOWN, "CDI hides what it was started with"
         node.bundle("ab" * 32, oci("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"))
         assert alarm(node, ADVERTISED).subject.key == ADDRESSES[1]
+        node.bundle("ab" * 32, oci("NVIDIA_VISIBLE_DEVICES=runtime.nvidia.com/gpu=all"))
+        assert alarm(node, ADVERTISED).subject.key == ADDRESSES[1], "a name of CDI that means all"
+        node.bundle("ab" * 32, oci("NVIDIA_VISIBLE_DEVICES=runtime.nvidia.com/gpu=0"))
+        assert judge(node, ADVERTISED).findings[1].status is Status.SKIP
+        node.bundle("ab" * 32, oci("NVIDIA_VISIBLE_DEVICES=all"))
         node.link(f"/sys/devices/pci0000:00/{ADDRESSES[1]}/driver", "../../../bus/pci/drivers/vfio-pci")
         assert not [one for one in judge(node, ADVERTISED).findings if one.status is Status.WARN]
 
@@ -433,6 +470,13 @@ class TestMig:
         node.log(RUNNING)
         node.started_with("--mig-strategy=mixed", environment=("MIG_STRATEGY=single",))
         assert judge(node, STRATEGY).status is Status.PASS
+        node.started_with("-mig-strategy=mixed")
+        assert judge(node, STRATEGY).status is Status.PASS
+        # The value is a word of its own, of which nothing is kept.
+        node.started_with("--mig-strategy", "mixed")
+        assert judge(node, STRATEGY).status is Status.SKIP
+        node.started_with("--config-file", "/config.yaml")
+        assert judge(node, STRATEGY).status is Status.SKIP
         node.started_with(environment=("MIG_STRATEGY=single",))
         assert "MIG_STRATEGY=single" in shown(alarm(node, STRATEGY))
         node.tree.put("/proc/2000/environ", Record(error="EACCES"))
@@ -629,6 +673,109 @@ class TestPods:
         assert judge(node, BYPASS).status is Status.PASS
         node.container(nodes=NODES)
         assert "by CDI" in alarm(node, HAVE).summary
+
+    def test_a_gpu_by_a_claim_of_which_the_kubelet_does_not_tell(self) -> None:
+        """Kubelets before 1.34 tell of no claim, and the record has none at all: their gifts come by CDI too."""
+        node = PluginNode()
+        node.container("NVIDIA_VISIBLE_DEVICES=void", nodes=NODES)
+        node.resources({"nvidia.com/gpu": GPUS}, ("lab", "trainer", ()), ("lab", "other", ()))
+        assert "by CDI" in alarm(node, HAVE).summary
+        node.text(f"{KUBELET}/plugins_registry/gpu.nvidia.com-reg.sock", "")
+        for told in (True, False):
+            found = diagnose(node)
+            assert (found.result(BYPASS).status, found.result(HAVE).status) == (Status.PASS, Status.SKIP), told
+            node.answers.pop("pod_resources", None)
+        node.resources({"nvidia.com/gpu": GPUS}, ("lab", "trainer", ()), ("lab", "other", ()))
+        device = {"driver": "gpu.nvidia.com", "pool": "n1", "device": "gpu-1"}
+        said = node.answers["pod_resources"].data["pods"][1]["containers"][0]
+        said["claims"] = [{"namespace": "lab", "name": "one", "devices": [device]}]
+        assert "by CDI" in alarm(node, HAVE).summary, "this kubelet tells of claims"
+
+    def test_a_claim_that_the_scheduler_makes_for_who_asks_for_a_resource(self) -> None:
+        """Since Kubernetes 1.36 nvidia.com/gpu may be a DeviceClass of the DRA driver."""
+        node = PluginNode()
+        node.resources({}, ("lab", "trainer", ()))
+        limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}, "name": "main"}
+        pod = {"metadata": {"namespace": "lab", "name": "trainer"}, "spec": {"containers": [limits]}}
+        node.answers["kubernetes"] = Answer({"pods": [{**pod, "status": {"phase": "Running"}}]}, via="kubectl")
+        assert "runs with 0" in alarm(node, HAVE).summary
+        device = {"driver": "gpu.nvidia.com", "pool": "n1", "device": "gpu-1"}
+        said = node.answers["pod_resources"].data["pods"][0]["containers"][0]
+        said["claims"] = [{"namespace": "lab", "name": "trainer-extended-resources", "devices": [device]}]
+        assert judge(node, HAVE).status is Status.SKIP
+        said["claims"][0]["devices"] = [{**device, "driver": "compute-domain.nvidia.com"}]
+        assert "runs with 0" in alarm(node, HAVE).summary
+
+    @pytest.mark.parametrize("told", [True, False], ids=["told", "recorded"])
+    def test_static_pods_whose_names_begin_alike(self, told: bool) -> None:
+        folder = "/var/lib/rancher/rke2/agent"
+        node = PluginNode(f"--config-dir={folder}/etc/kubelet.conf.d")
+        node.text(f"{folder}/etc/kubelet.conf.d/00-rke2-defaults.conf", f"staticPodPath: {folder}/pod-manifests\n")
+        limits = {"limits": {"nvidia.com/gpu": 1}}
+        for name, resources in (("web", limits), ("web-canary", {})):
+            spec = {"containers": [{"name": "main", "resources": resources}]}
+            manifest = {"kind": "Pod", "metadata": {"name": name, "namespace": "lab"}, "spec": spec}
+            node.text(f"{folder}/pod-manifests/{name}.yaml", json.dumps(manifest))
+        node.text("/proc/sys/kernel/hostname", "a-node-with-a-long-name\n")
+        uids = [UID, UID.replace("7b1f", "7b2f")]
+        names = ["web-canary-1", "web-a-node-with-a-long-name"]
+        for number, (uid, name) in enumerate(zip(uids, names, strict=True)):
+            container = f"{number}f" * 32
+            group = f"/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri-containerd-{container}.scope"
+            node.process(3000 + number, group, apart=True)
+            node.inside(3000 + number, nodes=NODES if number else None)
+            node.known.append(f"/proc/{3000 + number}/root/dev")
+            annotations = {**CRI, "io.kubernetes.cri.sandbox-name": name}
+            node.bundle(container, oci(annotations=annotations, nodes=NODES if number else None))
+        node.text(CHECKPOINT, checkpoint((uids[1], "main", {"0": [GPUS[0]]})))
+        node.resources({"nvidia.com/gpu": GPUS}, ("lab", names[0], ()), ("lab", names[1], [GPUS[0]]))
+        if not told:
+            node.no_resources()
+        assert judge(node, HAVE).status is Status.PASS
+        node.resources({"nvidia.com/gpu": GPUS}, ("lab", names[0], ()), ("lab", names[1], ()))
+        assert [one.subject.key for one in judge(node, HAVE).findings if "and runs with 0" in one.summary] == [
+            f"lab/{names[1]}"
+        ]
+
+    def test_the_commands_for_a_manifest_with_a_space_in_its_name(self) -> None:
+        """The kubelet reads whatever its name (pkg/kubelet/config/file.go)."""
+        node = PluginNode("--pod-manifest-path=/m")
+        limits = {"limits": {"nvidia.com/gpu": 1}}
+        spec = {"containers": [{"name": "main", "resources": limits}]}
+        manifest = {"kind": "Pod", "metadata": {"name": "web", "namespace": "lab"}, "spec": spec}
+        node.text("/m/web pod.yaml", json.dumps(manifest))
+        node.resources({"nvidia.com/gpu": GPUS}, ("lab", "web-n1", ()))
+        (step,) = alarm(node, HAVE).remedies
+        assert (step.run[0], step.run[-1]) == (
+            "mv '/m/web pod.yaml' /root/",
+            "mv '/root/web pod.yaml' '/m/web pod.yaml'",
+        )
+
+    def test_a_manifest_that_asks_for_no_number_asks_for_nothing(self) -> None:
+        node = PluginNode("--pod-manifest-path=/m")
+        for number in ("9" * 5000, "\u0663", "-1", "1.5", "0"):
+            limits = {"limits": {"nvidia.com/gpu": number}}
+            spec = {"containers": [{"name": "main", "resources": limits}]}
+            node.text("/m/web.yaml", json.dumps({"kind": "Pod", "metadata": {"name": "web"}, "spec": spec}))
+            assert judge(node, HAVE).status is Status.SKIP, number[:9]
+
+    def test_what_a_pod_has_cannot_be_seen(self) -> None:
+        node = PluginNode()
+        node.container("NVIDIA_VISIBLE_DEVICES=0", nodes=NODES)
+        node.resources({"nvidia.com/gpu": GPUS}, ("lab", "trainer", ()))
+        for path in [one for one in node.tree.records if one.startswith("/proc/3000/root/dev")]:
+            node.tree.put(path, Record(error="EACCES"))
+        result = judge(node, BYPASS)
+        assert (result.status, result.why) == (Status.UNKNOWN, Why.NO_PERMISSION)
+
+    def test_a_gpu_that_nvml_does_not_list_is_not_said_to_live(self) -> None:
+        node = PluginNode()
+        node.resources({"nvidia.com/gpu": GPUS}, ("lab", "trainer", [GPUS[1]]), ("lab", "other", [GPUS[0]]))
+        node.devices.pop()
+        node.nvml()
+        found = {one.subject.key: one for one in judge(node, ALIVE).findings}
+        assert found["lab/other"].status is Status.PASS
+        assert found["lab/trainer"].status is Status.UNKNOWN and "does not list" in found["lab/trainer"].summary
 
     def test_a_gift_of_somebody_elses_plugin(self) -> None:
         node = PluginNode()

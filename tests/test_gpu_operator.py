@@ -123,6 +123,16 @@ def test_a_young_row_is_given_time() -> None:
     assert (node.finding(STAGES).status, node.finding(STAGES).why) == (Status.UNKNOWN, Why.NOT_ANSWERED)
 
 
+def test_a_stage_that_was_written_in_the_future_is_not_young() -> None:
+    """The clock was put back since: how long ago it was written nobody knows."""
+    node = OperatorNode()
+    node.stages("driver-ready", age=-4000)
+    found = node.finding(STAGES)
+    assert found.status is Status.FAIL and "toolkit-ready" in found.summary
+    node.stages("driver-ready", age=-1)
+    assert node.finding(STAGES).status is Status.UNKNOWN
+
+
 @pytest.mark.parametrize(("ago", "status"), [(30.0, Status.UNKNOWN), (900.0, Status.UNKNOWN), (5000.0, Status.FAIL)])
 def test_an_operator_that_has_just_come_to_an_old_node_is_given_time(ago: float, status: Status) -> None:
     node = OperatorNode()
@@ -138,6 +148,50 @@ def test_without_a_device_plugin_its_stage_is_not_missed() -> None:
     node.stages("driver-ready", "toolkit-ready", "cuda-ready")
     node.running()
     assert node.finding(STAGES).status is Status.PASS
+
+
+def test_a_validator_that_waits_for_a_plugin_is_to_have_one() -> None:
+    """Its container for that stage is there only where the operator has the device plugin: this one's image cannot be had."""
+    node = OperatorNode()
+    node.stages("driver-ready", "toolkit-ready", "cuda-ready")
+    node.running()
+    said = 'level=info msg="GPU resources are not discovered by the node, retrying"'
+    node.log_of("nvidia-operator-validator-th4w7", "plugin-validation", said)
+    found = node.finding(STAGES)
+    assert found.status is Status.FAIL and "it waits for a pod that asks for a GPU" in found.summary
+    assert "not discovered by the node" in shown(found)
+
+
+def test_where_the_operator_has_gpus_handed_out_by_claims_the_row_ends_with_the_driver() -> None:
+    """In that mode it has neither its toolkit nor its plugin on the node, and a validator that writes no file."""
+    node = OperatorNode()
+    node.running()
+    node.stages("driver-ready")
+    node.log_of("kube-proxy-h7t4x", "kube-proxy", "x", namespace="kube-system")
+    node.log_of("nvidia-dra-driver-kubelet-plugin-x2lqk", "driver-validation", "x")
+    node.log_of("nvidia-dra-validator-th4w7", "nvidia-dra-validator", "all validations are successful")
+    found = node.finding(STAGES)
+    assert found.status is Status.PASS and "by claims" in found.summary
+    assert alarms(node.report()) == []
+    node.stages()
+    found = node.finding(STAGES)
+    assert found.status is Status.FAIL and "before driver-ready" in found.summary
+    node.stages("driver-ready")
+    node.log_of("nvidia-operator-validator-th4w7", "toolkit-validation", "x")
+    assert "before toolkit-ready" in node.finding(STAGES).summary, "the mode for device plugins"
+
+
+def test_a_row_that_an_operator_left_behind_is_nobodys() -> None:
+    """Its validator empties the row when it ends; the folder stays until the next boot."""
+    node = OperatorNode()
+    node.stages("workload-type")
+    node.log_of("kube-proxy-h7t4x", "kube-proxy", "x", namespace="kube-system")
+    node.log_of("nvdp-nvidia-device-plugin-9x2lq", "nvidia-device-plugin-ctr", "Starting Plugins.", namespace="nvdp")
+    found = node.finding(STAGES)
+    assert found.status is Status.SKIP and "/run/nvidia/validations" in shown(found)
+    assert "left behind" in shown(found)
+    node.log_of("nvidia-operator-validator-th4w7", "driver-validation", "running command chroot")
+    assert node.finding(STAGES).status is Status.FAIL
 
 
 @pytest.mark.parametrize("kind", ["vm-passthrough", "vm-vgpu"])
@@ -275,13 +329,21 @@ def with_host_engine(node: OperatorNode, *, listens: bool = True) -> None:
     node.put("/proc/net/tcp", text=f"  sl  local_address rem_address   st\n{line}\n")
 
 
-def test_an_engine_of_the_host_that_has_the_port_is_named() -> None:
+@pytest.mark.parametrize(
+    ("pod", "container", "engine"),
+    [
+        (EXPORTER_POD, "nvidia-dcgm-exporter", "nvidia-dcgm-4bq8l"),
+        # Where GPUs are handed out by claims the operator's own are called otherwise (GPU Operator v26.7, assets/state-dcgm*).
+        ("nvidia-dcgm-exporter-dra-g2fjs", "nvidia-dcgm-exporter-dra", "nvidia-dcgm-dra-4bq8l"),
+    ],
+)
+def test_an_engine_of_the_host_that_has_the_port_is_named(pod: str, container: str, engine: str) -> None:
     node = OperatorNode()
     with_host_engine(node)
-    node.log_of(EXPORTER_POD, "nvidia-dcgm-exporter", REMOTE, NO_ENGINE, run=17)
-    node.log_of("nvidia-dcgm-4bq8l", "nvidia-dcgm-ctr", "Err: Failed to start DCGM Server: -7", run=17)
+    node.log_of(pod, container, REMOTE, NO_ENGINE, run=17)
+    node.log_of(engine, "nvidia-dcgm-ctr", "Err: Failed to start DCGM Server: -7", run=17)
     found = only(node, EXPORTER)
-    assert (found.status, found.subject.key) == (Status.WARN, f"gpu-operator/{EXPORTER_POD}")
+    assert (found.status, found.subject.key) == (Status.WARN, f"gpu-operator/{pod}")
     assert "nv-hostengine (PID 3120) has port 5555" in found.summary
     assert "Failed to start DCGM Server" in shown(found)
 

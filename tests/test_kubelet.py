@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -17,9 +18,13 @@ import pytest
 from gpudoctor.config import Config
 from gpudoctor.facts.allocate_response import AllocateResponse, PluginDevice, PluginMount, decode
 from gpudoctor.facts.daemons import Program
-from gpudoctor.facts.kubelet import KubeletSettings, Setting
+from gpudoctor.facts.desk import Desk
+from gpudoctor.facts.kubelet import MICROK8S_ROOT, KubeletSettings, Setting
 from gpudoctor.facts.kubelet_checkpoint import Checksum, KubeletCheckpoint, fnv1a_32, parse, parsed_form
-from gpudoctor.facts.plugin_sockets import PluginSockets, resource_of
+from gpudoctor.facts.kubelet_endpoint import Endpoint, KubeletEndpoint
+from gpudoctor.facts.kubelet_engine import KubeletEngine
+from gpudoctor.facts.kubernetes_api import node_name
+from gpudoctor.facts.plugin_sockets import KEEP, PluginSockets, resource_of
 from gpudoctor.facts.raw import Answer, CommandOutput, Entry, EntryType, TextFile
 from gpudoctor.facts.resource_managers import JOURNALCTL, cpu_list, cpu_words
 from gpudoctor.registry import Registry, built_in
@@ -276,6 +281,21 @@ def test_a_file_that_no_kubelet_reads(text: str) -> None:
     node.text(CHECKPOINT, text)
     result = judge(node, SOUND)
     assert result.status is Status.WARN and "cannot be read" in result.findings[0].summary
+
+
+def test_numbers_of_numa_nodes_are_read_as_go_reads_them() -> None:
+    node = KubeletNode()
+    sound = checkpoint((POD, "main", {"1": [GPUS[0]]}))
+    node.text(CHECKPOINT, sound.replace('{"1":', '{"01":'))
+    known = fact(node.recorded(), KubeletCheckpoint)
+    assert (known.checksum, known.entries[0].by_numa) == (Checksum.SOUND, {1: (GPUS[0],)})
+    for odd in ("9" * 5000, "1_0", "\u0661", "node1"):
+        text = sound.replace('{"1":', f'{{"{odd}":')
+        node.text(CHECKPOINT, text)
+        result = judge(node, SOUND)
+        assert result.status is Status.WARN and "cannot be read" in result.findings[0].summary
+        hidden = parse(TextFile(CHECKPOINT, parsed_form(text) or ""))
+        assert isinstance(hidden, KubeletCheckpoint) and hidden.state is not None
 
 
 def test_a_checkpoint_that_was_removed_under_a_running_plugin() -> None:
@@ -554,6 +574,67 @@ def test_a_socket_that_is_left_beside_the_running_plugins() -> None:
     assert [(one.status, one.subject.key) for one in result.findings] == [(Status.PASS, "nvidia.com/gpu")]
 
 
+def test_gkes_plugin_has_the_plugins_directory_elsewhere_inside() -> None:
+    """Its sockets are bound as /device-plugin/nvidiaGPU-TIME.sock, and that is how the kernel lists them."""
+    name = "nvidiaGPU-1800000000.sock"
+    node = KubeletNode(plugin=False)
+    group = f"/kubepods.slice/kubepods-pod{OTHER_POD.replace('-', '_')}.slice/cri-containerd-{'ab' * 32}.scope"
+    node.process(2000, group, comm="nvidia-gpu-devi", apart=True, started=11_000)
+    node.socket(name, BOOTED + 120)
+    heard, connected = unix(name, folder="/device-plugin"), unix(name, listens=False, folder="/device-plugin")
+    assert all(re.search(KEEP, line) for line in (heard, connected))
+    node.table(2000, heard)
+    node.table(1000, ENGINE, unix("kubelet.sock"), connected)
+    report = diagnose(node)
+    assert [report.result(one).status for one in (SOUND, ALIVE, REGISTERED)] == [Status.PASS] * 3
+    node.table(2000)
+    node.table(1000, ENGINE, unix("kubelet.sock"))
+    assert judge(node, ALIVE).status is Status.FAIL
+
+
+def test_a_socket_that_an_earlier_plugin_left_is_no_dead_plugin() -> None:
+    node = KubeletNode(plugin=False)
+    node.plugin()
+    node.socket("nvidiaGPU-1700000000.sock")
+    node.socket("nvidiaGPU-1800000000.sock")
+    node.table(2000, unix("nvidiaGPU-1800000000.sock"))
+    node.table(1000, ENGINE, unix("kubelet.sock"), unix("nvidiaGPU-1800000000.sock", listens=False))
+    found = {one.subject.key.rpartition("/")[2]: one for one in judge(node, ALIVE).findings}
+    left, alive = found["nvidiaGPU-1700000000.sock"], found["nvidiaGPU-1800000000.sock"]
+    assert (left.status, alive.status) == (Status.SKIP, Status.PASS)
+    assert "another one serves nvidia.com/gpu" in left.summary
+
+
+def test_a_plugin_that_has_a_socket_of_its_own_at_every_start() -> None:
+    node = KubeletNode(plugin=False)
+    node.plugin()
+    name = "nvidia-gpu-3f9a1c07.sock"
+    node.socket(name, BOOTED + 120)
+    node.table(2000, unix(name))
+    node.table(1000, ENGINE, unix("kubelet.sock"), unix(name, listens=False))
+    report = diagnose(node)
+    (finding,) = report.result(REGISTERED).findings
+    assert (finding.status, finding.subject.key) == (Status.PASS, "nvidia.com/gpu")
+    assert report.result("device-plugin.stale-resources").status is Status.PASS
+
+
+def test_a_dra_driver_is_no_plugin_for_the_resource() -> None:
+    """It registers as gpu.nvidia.com-reg.sock, whether or not the device plugin lives."""
+    node = KubeletNode(plugin=False)
+    node.text(f"{KUBELET}/plugins_registry/gpu.nvidia.com-reg.sock", "")
+    assert judge(node, REGISTERED).status is Status.FAIL
+    node.text(f"{KUBELET}/plugins_registry/kubevirt-gpu.sock", "")
+    assert judge(node, REGISTERED).status is Status.SKIP
+
+
+def test_a_clock_that_began_after_the_processes_makes_nobody_young() -> None:
+    """LXCFS tells a container's own uptime, and /proc/PID/stat counts from the machine's boot."""
+    node = KubeletNode()
+    node.table(1000, ENGINE, unix("kubelet.sock"))
+    node.text("/proc/uptime", "50.00 1.00\n")
+    assert judge(node, REGISTERED).status is Status.FAIL
+
+
 def test_a_plugin_in_the_kubelets_namespace_is_seen_in_the_kubelets_table() -> None:
     node = KubeletNode()
     node.gone("/proc/2000/net/unix")
@@ -652,6 +733,8 @@ def test_leftover_entries_of_pods_prove_nothing() -> None:
         ("nvidia-gpu.sock", "nvidia.com/gpu"),
         ("nvidia-mig-3g.40gb.sock", "nvidia.com/mig-3g.40gb"),
         ("nvidia-gpu.shared.sock", "nvidia.com/gpu.shared"),
+        ("nvidia-gpu-3f9a1c07.sock", "nvidia.com/gpu"),
+        ("nvidia-mig-1g.10gb.me-3f9a1c07.sock", "nvidia.com/mig-1g.10gb.me"),
         ("nvidia.sock", "nvidia.com/gpu"),
         ("nvidiaGPU-1700000000.sock", "nvidia.com/gpu"),
         ("nvidia.com-gpu.sock", None),
@@ -756,6 +839,63 @@ def test_k3s_rke2_and_microk8s() -> None:
     assert setting(node, "topologyManagerPolicy") == "single-numa-node"
     assert known.directories == ("/var/snap/microk8s/common/var/lib/kubelet/device-plugins", PLUGINS)
     assert diagnose(node).result(REGISTERED).status is Status.PASS
+
+
+def test_rancher_writes_drop_ins_alone() -> None:
+    """As JSON in config.yaml.d/50-rancher.yaml, without a config.yaml."""
+    node = KubeletNode("agent", comm="k3s-agent")
+    folder = "/etc/rancher/k3s/config.yaml.d"
+    said = {"kubelet-arg": ["topology-manager-policy=restricted", "root-dir=/data/kubelet"], "node-name": "Gpu-7"}
+    node.text(f"{folder}/50-rancher.yaml", json.dumps(said))
+    node.text(f"{folder}/README.txt", "kubelet-arg: [topology-manager-policy=none]\n")
+    known = fact(node.recorded(), KubeletSettings)
+    assert (setting(node, "topologyManagerPolicy"), known.root) == ("restricted", "/data/kubelet")
+    assert node_name(Desk(node.recorded(), Config())) == "gpu-7"
+    node.text(f"{folder}/60-more.yaml", "kubelet-arg+:\n- cpu-manager-policy=static\n")
+    assert (setting(node, "topologyManagerPolicy"), setting(node, "cpuManagerPolicy")) == ("restricted", "static")
+    node.text(f"{folder}/70-other.yml", "kubelet-arg: cpu-manager-policy=none\nnode-name: other\n")
+    assert (setting(node, "topologyManagerPolicy"), setting(node, "cpuManagerPolicy")) == ("none", "none")
+    assert node_name(Desk(node.recorded(), Config())) == "other"
+    node.tree.put(f"{folder}/70-other.yml", Record(error="EACCES"))
+    assert judge(node, TOPOLOGY).why == Why.NO_PERMISSION
+
+
+def test_what_the_kubelets_unit_runs_beside_it_is_told() -> None:
+    """k3s has the control plane of a server in the same unit."""
+    for comm, said in (("k3s-server", True), ("kubelet", False)):
+        node = KubeletNode("server", comm=comm)
+        node.gone(f"{PLUGINS}/kubelet.sock")
+        (step, *_) = next(one for one in judge(node, ALIVE).findings if one.status is Status.FAIL).remedies
+        assert step.run == (f"systemctl restart {comm}.service",)
+        assert ("what else k3s-server.service runs, on a server the control plane" in step.interrupts) is said
+
+
+def test_the_engine_that_a_drop_in_of_k3s_names() -> None:
+    node = KubeletNode("server", comm="k3s-server")
+    folder, sock = "/etc/rancher/k3s/config.yaml.d", "unix:///run/containerd/containerd.sock"
+    node.text(f"{folder}/50-rancher.yaml", json.dumps({"docker": True}))
+    assert fact(node.recorded(), KubeletEndpoint).sockets == ("/run/k3s/cri-dockerd/cri-dockerd.sock",)
+    node.text(f"{folder}/60-own.yaml", f"container-runtime-endpoint: {sock}\n")
+    (kubelet,) = fact(node.recorded(), KubeletEndpoint).kubelets
+    assert isinstance(kubelet.endpoint, Endpoint) and kubelet.endpoint.url == sock
+    assert kubelet.endpoint.evidence.where == f"{folder}/60-own.yaml"
+
+
+def test_a_sign_that_pods_were_given_gpus_lies_below_microk8s_root() -> None:
+    node = KubeletNode("--x", comm="kubelite")
+    node.gone(CHECKPOINT)
+    assert not fact(node.recorded(), KubeletEngine).wants_gpus
+    path = f"{MICROK8S_ROOT}/device-plugins/kubelet_internal_checkpoint"
+    node.text(path, checkpoint())
+    assert [one.where for one in fact(node.recorded(), KubeletEngine).wants_gpus] == [path]
+
+
+def test_a_directory_that_may_not_be_read_behind_one_that_is_not_there() -> None:
+    node = KubeletNode("--x", comm="kubelite")
+    for path in [one for one in node.tree.records if one.startswith(PLUGINS)] + [PLUGINS]:
+        node.tree.put(path, Record(error="EACCES"))
+    report = diagnose(node)
+    assert {report.result(one).why for one in (SOUND, ALIVE, REGISTERED)} == {Why.NO_PERMISSION}
 
 
 def numa_node(

@@ -387,6 +387,33 @@ def test_a_node_object_that_is_behind_is_told_with_both_numbers() -> None:
     assert "nvidia.com/gpu 7 allocatable there, 8 here; the kubelet does not reach the API server" in found.summary
 
 
+def test_a_thousand_is_spelled_otherwise() -> None:
+    """Quantities in their canonical form (apimachinery pkg/api/resource)."""
+    node = OperatorNode()
+    node.kubelet_has(8)
+    uuid = str(node.devices[0]["uuid"])
+    answer = node.answers["pod_resources"]
+    assert isinstance(answer, Answer)
+    answer.data["allocatable"][0]["ids"] = [f"{uuid}::{number}" for number in range(2000)]
+    node.api["node"]["status"]["allocatable"]["nvidia.com/gpu"] = "2k"
+    found = node.ask().finding(OBJECT)
+    assert found.status is Status.PASS and "2000 nvidia.com/gpu" in found.summary
+
+
+def test_the_kubelet_to_restart_is_the_one_that_runs() -> None:
+    node = healthy()
+    node.api["node"]["status"]["allocatable"]["nvidia.com/gpu"] = "7"
+    assert any("systemctl restart kubelet.service" in step.run for step in node.ask().finding(OBJECT).remedies)
+    node.running(k3s=1450)
+    answer = node.answers["processes"]
+    assert isinstance(answer, Answer)
+    answer.data["processes"][1][3] = "k3s-server"
+    node.put("/proc/1450/cmdline", text="/usr/local/bin/k3s\0server\0")
+    steps = node.ask().finding(OBJECT).remedies
+    assert any("systemctl restart k3s.service" in step.run for step in steps), steps
+    assert any("control plane" in step.interrupts for step in steps)
+
+
 def test_seven_in_both_is_the_truth() -> None:
     node = OperatorNode()
     node.kubelet_has(7)
@@ -443,6 +470,16 @@ def test_where_nobody_names_a_class_none_is_needed() -> None:
     assert node.ask().finding(CLASS).status is Status.PASS
 
 
+def test_pods_that_have_ended_name_no_class_any_more() -> None:
+    node = healthy()
+    job = pod("old-job-x2lqk", namespace="ml", runtimeClassName="nvidia-experimental")
+    node.api["pods"].append(job)
+    assert node.ask().finding(CLASS).subject.key == "nvidia-experimental"
+    for phase in ("Succeeded", "Failed"):
+        job["status"]["phase"] = phase
+        assert node.ask().finding(CLASS).status is Status.PASS
+
+
 CHART: dict[str, Any] = {
     "nodeSelector": {},
     "affinity": {
@@ -484,6 +521,13 @@ def test_a_taint_that_is_not_tolerated_is_named() -> None:
     assert "taint nvidia.com/gpu:NoSchedule" in found.summary
 
 
+def test_a_plugin_that_was_evicted_is_not_here() -> None:
+    node = healthy()
+    node.api["pods"][0]["status"] = {"phase": "Failed", "reason": "Evicted"}
+    found = node.ask().finding(SCHEDULED)
+    assert found.status is Status.FAIL and "it has no pod here" in found.summary
+
+
 def test_a_cordoned_node_keeps_its_daemonsets() -> None:
     node = healthy()
     node.api["node"]["spec"]["taints"].append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
@@ -501,6 +545,8 @@ def test_a_cordoned_node_keeps_its_daemonsets() -> None:
         # The operator then takes its labels away; a cluster's default for virtual machines leaves no label of the workload.
         {"nvidia.com/gpu.deploy.operands": "false", "nvidia.com/gpu.deploy.device-plugin": ""},
         {"nvidia.com/gpu.deploy.sandbox-device-plugin": "true", "nvidia.com/gpu.deploy.device-plugin": ""},
+        {"nvidia.com/gpu.deploy.kata-sandbox-device-plugin": "true", "nvidia.com/gpu.deploy.device-plugin": ""},
+        {"nvidia.com/gpu.deploy.dra-driver": "true", "nvidia.com/gpu.deploy.device-plugin": ""},
     ],
 )
 def test_a_node_kept_from_the_plugin_on_purpose_is_in_order(labels: dict[str, str]) -> None:
@@ -703,7 +749,7 @@ def test_pods_of_the_corpus_parse_without_their_annotations() -> None:
         assert "runai" not in json.dumps(small.get("metadata", {}).get("annotations", {}))
         assert found.metadata.name
         assert found.status.phase == "Running"
-        seen |= set(found.asks())
+        seen |= {name for container in found.spec.containers for name in container.resources.limits}
     assert all("nvidia.com/" in name for name in seen)
 
 

@@ -508,6 +508,24 @@ def test_what_a_process_says_of_gpus_and_of_its_place_is_left() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "node-name: {}\ntoken: x\n",
+        'node-name: "{}"\n',
+        "kubelet-arg:\n- hostname-override={}\n",
+        'kubelet-arg: ["--hostname-override={}"]\n',
+        "--node-name {} --v=2\n",
+    ],
+)
+def test_a_kubelets_own_name_of_its_node_is_gone(form: str) -> None:
+    place = "root/etc/rancher/k3s/config.yaml.d/10-node.yaml"
+    members = from_fixture("h100x8") | {place: form.format("rack7-palantir").encode()}
+    after = redact(members, SALT).members[place].decode()
+    before, behind = form.split("{}")
+    assert "palantir" not in after and after.startswith(before) and after.endswith(behind.rpartition("\n")[1])
+
+
 def test_a_key_that_is_cut_off_hides_nothing_else(tmp_path: Path) -> None:
     members = from_fixture("gpu-lost-and-daemon-json-broken")
     begun = f"[    0.000000] -----BEGIN EC PRIVATE KEY-----\n[    0.000000] {SECRETS['key.pem-cut']}\n"

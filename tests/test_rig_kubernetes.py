@@ -9,10 +9,11 @@ import pytest
 
 from gpudoctor.chain import Link
 from gpudoctor.config import Config
-from gpudoctor.facts.raw import Log
+from gpudoctor.facts.raw import Entry, EntryType, Log
 from gpudoctor.registry import Registry, built_in
 from gpudoctor.report import Report, Result
 from gpudoctor.run import Selection, run
+from gpudoctor.sources.recorded import Record
 from gpudoctor.verdicts import Status
 from tests.captures import NOW, crashed
 from tests.rig_kubernetes import K8S, KUBELET, VM, RigKubernetes, situations, vm_situations
@@ -50,12 +51,19 @@ class Situation(RigKubernetes):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        for place in sorted(self.folder.glob("ctr-*-main")):
+        for place in sorted(self.folder.glob("ctr*-main")):
             self._container(place)
         # The libraries in the containers are of this version.
         version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.163.01  Release Build\n"
         self.text("/proc/driver/nvidia/version", version)
         self.answers["nvml"].data["driver_version"] = "550.163.01"
+        if self.folder.parent == VM:
+            # The number that its kernel gave to the stand-in of nvidia-uvm.
+            self.text(
+                "/proc/devices", "Character devices:\n195 nvidia\n195 nvidiactl\n244 nvidia-uvm\n\nBlock devices:\n"
+            )
+            uvm = Entry("/dev/nvidia-uvm", EntryType.CHAR, 0o666, 0, 0, major=244, minor=0)
+            self.tree.put(uvm.path, Record(entry=uvm))
         said = self._said()
         self.logs["journal/rig.service.log"] = Log("journal/rig.service.log", said, source="journal")
         self.text(f"{KUBELET}/config.yaml", f"kind: KubeletConfiguration\nstaticPodPath: {MANIFESTS}\n")
@@ -94,7 +102,12 @@ class Situation(RigKubernetes):
         nodes = {node[3]: (int(node[1]), int(node[2])) for node in _NODE.finditer(shown("ls_dev.txt"))}
         self.inside(pid, *shown("proc.environ").split("\0"), nodes=nodes, mountinfo=shown("proc.mountinfo"))
         self.complete.append(f"/proc/{pid}/root/dev")
-        self.bundle(json.loads(shown("container-info.json"))["ID"], json.loads(shown("oci-config.json")))
+        if self.folder.parent == VM:
+            container = re.search(r"cri-containerd-([0-9a-f]{64})", shown("proc.cgroup"))
+            assert container is not None
+            self.bundle(container[1], json.loads(self.file("config.json")))
+        else:
+            self.bundle(json.loads(shown("container-info.json"))["ID"], json.loads(shown("oci-config.json")))
 
 
 def checks() -> Registry:
@@ -153,6 +166,9 @@ class TestPods:
         for name in ("05-gpu-pod-running", "30-strategy-cdi-cri", "30-strategy-envvar,cdi-cri"):
             finding = judge(Situation(name), HAVE).findings[0]
             assert finding.status is Status.PASS and "has /dev/nvidia" in finding.summary, name
+        for name in vm_situations():
+            finding = judge(Situation(name), HAVE).findings[0]
+            assert finding.status is Status.PASS and finding.subject.key == "default/gpu1-gpu-node-1", name
         both = judge(Situation("24-time-slicing"), HAVE).findings
         assert {one.status for one in both} == {Status.PASS}
         assert any("/dev/nvidia0, /dev/nvidia7" in one.summary for one in both)

@@ -308,6 +308,22 @@ def test_pod_that_waits_is_found_and_explained(name: str, words: str) -> None:
     assert [each.id for each in one.steps] == list(StepId)
 
 
+def test_pod_that_a_claim_may_serve_does_not_wait_for_a_plugin(edited: Callable[..., Snapshot], tmp_path: Path) -> None:
+    def unregistered(answer: Any) -> Any:
+        answer["data"]["allocatable"] = []
+        return answer
+
+    without = edited("pod-pending-because-the-gpus-are-taken", resources=unregistered)
+    assert "no plugin of NVIDIA's is registered" in allocation(traced(without, "ml/eval-0")).summary
+    file = tmp_path / "node" / "answers" / "kubernetes.json"
+    answer = json.loads(file.read_text())
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "n1", "pool": {"name": "n1"}, "devices": [{"name": "gpu-0"}]}
+    answer["data"]["resourceslices"] = [{"spec": spec}]
+    file.write_text(json.dumps(answer))
+    step = allocation(traced(open_snapshot(tmp_path / "node"), "ml/eval-0"))
+    assert step.status is Status.WARN and "holds none for it yet" in step.summary
+
+
 def test_pod_that_only_the_kubelet_lists_is_found(edited: Callable[..., Snapshot]) -> None:
     def listed(answer: Any) -> Any:
         late = {"namespace": "ml", "name": "late-0", "containers": [{"name": "main", "devices": []}]}

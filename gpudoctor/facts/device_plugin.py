@@ -35,9 +35,9 @@ PLUGIN = Subject(SubjectKind.SERVICE, "nvidia-device-plugin")
 
 KEEP = (
     r"\A(?:(?:MIG_STRATEGY|FAIL_ON_INIT_ERROR|DEVICE_LIST_STRATEGY|CONFIG_FILE|NVIDIA_VISIBLE_DEVICES|DP_(?:DIS|EN)ABLE_HEALTHCHECKS)=|"
-    r"--(?:mig-strategy|fail-on-init-error|device-list-strategy|config-file)=)"
+    r"--?(?:mig-strategy|fail-on-init-error|device-list-strategy|config-file)(?:=|\Z))"
 )
-"""What is read of the plugin's environment and command line."""
+"""What is read of the plugin's environment and command line; of an option whose value is a word of its own the option alone."""
 _OPTIONS = {
     "migStrategy": ("MIG_STRATEGY", "--mig-strategy", "none"),
     "deviceListStrategy": ("DEVICE_LIST_STRATEGY", "--device-list-strategy", "envvar"),
@@ -153,7 +153,7 @@ def _started_with(raw: Raw, pid: int) -> tuple[dict[str, Told], Reading[str], st
         return {}, "", ""
     paths = (f"/proc/{pid}/environ", f"/proc/{pid}/cmdline")
     files = raw.read_blocking(paths, keep=KEEP)
-    environ, command = (_pairs(files[path]) for path in paths)
+    environ, command = _pairs(files[paths[0]]), _options(files[paths[1]])
     if environ is None or command is None:
         seen = files[paths[0]]
         unread = seen if isinstance(seen, Unread) else Unread(Why.NOT_ANSWERED, paths[0], "was not seen")
@@ -161,13 +161,16 @@ def _started_with(raw: Raw, pid: int) -> tuple[dict[str, Told], Reading[str], st
     file = command.get("--config-file", environ.get("CONFIG_FILE", ""))
     told: dict[str, Told] = {}
     for name, (variable, option, default) in _OPTIONS.items():
+        value = command.get(option, "")
+        if value is None:
+            continue
         if option in command:
-            told[name] = Told(command[option], Evidence(paths[1], f"{option}={command[option]}"))
+            told[name] = Told(value, Evidence(paths[1], f"{option}={value}"))
         elif variable in environ:
             told[name] = Told(environ[variable], Evidence(paths[0], f"{variable}={environ[variable]}"))
-        elif not file:
+        elif file == "":
             told[name] = Told(default, Evidence(paths[1], f"sets no {option}: the default is {default}"))
-    return told, environ.get("NVIDIA_VISIBLE_DEVICES", ""), file
+    return told, environ.get("NVIDIA_VISIBLE_DEVICES", ""), file or ""
 
 
 def _restricted(desk: Desk, pid: int, visible: Reading[str]) -> Evidence | Unread | None:
@@ -178,7 +181,7 @@ def _restricted(desk: Desk, pid: int, visible: Reading[str]) -> Evidence | Unrea
         return None
     if isinstance(one.config, OciConfig):
         values = one.config.variables.all("NVIDIA_VISIBLE_DEVICES")
-        only = next((value for value in values if value.lower() not in _ALL), None)
+        only = next((value for value in values if not _is_all(value)), None)
         return Evidence(one.config.path, f"NVIDIA_VISIBLE_DEVICES={only}") if only is not None else None
     if isinstance(visible, Unread):
         return visible
@@ -186,7 +189,12 @@ def _restricted(desk: Desk, pid: int, visible: Reading[str]) -> Evidence | Unrea
         return (
             one.config if isinstance(one.config, Unread) else Unread(Why.NOT_ANSWERED, one.config.where, "was not seen")
         )
-    return None if visible.lower() in _ALL else Evidence(f"/proc/{pid}/environ", f"NVIDIA_VISIBLE_DEVICES={visible}")
+    return None if _is_all(visible) else Evidence(f"/proc/{pid}/environ", f"NVIDIA_VISIBLE_DEVICES={visible}")
+
+
+def _is_all(visible: str) -> bool:
+    """By a name of CDI too: runtime.nvidia.com/gpu=all (nvidia-container-toolkit CHANGELOG 1.14.4)."""
+    return visible.rpartition("=")[2].lower() in _ALL
 
 
 def _pairs(file: TextFile | Absent | Unread) -> dict[str, str] | None:
@@ -194,6 +202,14 @@ def _pairs(file: TextFile | Absent | Unread) -> dict[str, str] | None:
         return None
     pairs = (part.partition("=") for part in file.text.split("\0") if "=" in part)
     return {name: value for name, _, value in pairs}
+
+
+def _options(file: TextFile | Absent | Unread) -> dict[str, str | None] | None:
+    """By name with two dashes, which Go's flag package takes for one (pkg.go.dev/flag); None for a value that is the next word, unread."""
+    if not isinstance(file, TextFile):
+        return None
+    words = (word.lstrip("-").partition("=") for word in file.text.split("\0") if word.startswith("-"))
+    return {f"--{name}": value if equals else None for name, equals, value in words}
 
 
 def _configured(raw: Raw, pid: int, path: str) -> tuple[Mapping[str, Any], str]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from gpudoctor.facts.config_text import parse_yaml
 from gpudoctor.facts.daemons import Daemon, Program
 from gpudoctor.facts.desk import Desk, Fact
-from gpudoctor.facts.kubelet_endpoint import MICROK8S_ARGUMENTS, KubeletEndpoint
+from gpudoctor.facts.kubelet_endpoint import MICROK8S_ARGUMENTS, K3sValue, KubeletEndpoint, k3s_settings
 from gpudoctor.facts.raw import Absent, Listing, Raw, TextFile
 from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
@@ -30,8 +30,12 @@ SETTINGS: Mapping[str, tuple[str, str]] = {
     "memoryManagerPolicy": ("memory-manager-policy", "None"),
     "cgroupDriver": ("cgroup-driver", "cgroupfs"),
     "reservedSystemCPUs": ("reserved-cpus", ""),
+    "staticPodPath": ("pod-manifest-path", ""),
 }
 """By their names in the file: the option, and the default (kubernetes pkg/kubelet/apis/config/v1beta1/defaults.go)."""
+
+NODE_NAME = "hostname-override"
+"""The option by which a kubelet calls its node otherwise than its host; k3s hands its own, node-name, on as this."""
 
 _IN_FILE = pattern(r"(?m)^[ \t]*--([a-z-]+)[= ][\"']?([^\s\"'\\]*)")
 
@@ -45,12 +49,16 @@ class Setting(Struct, frozen=True):
 
 
 class KubeletSettings(Fact, frozen=True):
-    """The first kubelet of the node, None where none runs. In `directories` plugins' sockets may be, likeliest first."""
+    """The first kubelet of the node, None where none runs. In `directories` plugins' sockets may be, likeliest first.
+
+    `node_name` is what it calls its node, "" where that is its host's name or not known.
+    """
 
     kubelet: Daemon | None
     root: str = ROOT
     directories: tuple[str, ...] = (f"{ROOT}/{DEVICE_PLUGINS}",)
     settings: Mapping[str, Setting | Unread] = {}
+    node_name: str = ""
 
     def setting(self, name: str) -> Setting | Unread:
         """A setting by its name in the configuration file."""
@@ -71,7 +79,7 @@ class KubeletSettings(Fact, frozen=True):
             return _none(desk.raw, endpoints)
         kubelet = endpoints.kubelets[0].daemon
         told = _Told(desk.raw, kubelet)
-        root = told.option("root-dir")
+        root, name = told.option("root-dir"), told.option(NODE_NAME)
         own = MICROK8S_ROOT if kubelet.program is Program.KUBELITE else ROOT
         where = (root.value if isinstance(root, Setting) else own).rstrip("/")
         roots = dict.fromkeys((own, ROOT, where))
@@ -79,7 +87,8 @@ class KubeletSettings(Fact, frozen=True):
             kubelet=kubelet,
             root=where,
             directories=tuple(f"{place}/{DEVICE_PLUGINS}" for place in roots),
-            settings={name: told.setting(name) for name in SETTINGS},
+            settings={setting: told.setting(setting) for setting in SETTINGS},
+            node_name=name.value if isinstance(name, Setting) else "",
             read_from=kubelet.read_from,
         )
 
@@ -152,7 +161,7 @@ def _options(raw: Raw, kubelet: Daemon) -> dict[str, Setting] | Unread:
             if isinstance(kubelet.arguments, Unread):
                 return kubelet.arguments
             where = kubelet.cite("command")[0].where
-            named = (*(option for option, _ in SETTINGS.values()), "root-dir", "config", "config-dir")
+            named = (*(option for option, _ in SETTINGS.values()), "root-dir", "config", "config-dir", NODE_NAME)
             return {
                 name: Setting(value, Evidence(where, f"--{name}={value}"))
                 for name in named
@@ -173,22 +182,21 @@ def _in_file(file: TextFile | Absent) -> Iterator[tuple[str, Setting]]:
 
 
 def _handed_on(raw: Raw, kubelet: Daemon) -> dict[str, Setting] | Unread:
-    """`kubelet-arg` in the configuration file and, winning, on the command line. k3s makes a drop-in of its own for the kubelet (1.32)."""
+    """`kubelet-arg` in the configuration files and, winning, on the command line. k3s makes a drop-in of its own for the kubelet (1.32)."""
     if isinstance(kubelet.arguments, Unread):
         return kubelet.arguments
+    told = k3s_settings(raw, kubelet)
+    if isinstance(told, Unread):
+        return told
     name = "rke2" if kubelet.program is Program.RKE2 else "k3s"
-    path = kubelet.option("config", "c") or f"/etc/rancher/{name}/config.yaml"
-    file = raw.read(path)
-    if isinstance(file, Unread):
-        return file
-    document = parse_yaml(file) if isinstance(file, TextFile) else {}
-    handed = document.get("kubelet-arg", []) if isinstance(document, dict) else []
-    words = [(path, str(word)) for word in (handed if isinstance(handed, list) else [handed])]
     said = kubelet.cite("command")[0].where
-    words += [(said, word) for word in kubelet.options("kubelet-arg")]
+    words = [*told.get("kubelet-arg", ()), *(K3sValue(said, word) for word in kubelet.options("kubelet-arg"))]
     folder = f"/var/lib/rancher/{name}/agent/etc/kubelet.conf.d"
     found = {"config-dir": Setting(folder, Evidence(said, f"{name} writes {folder}"), assumed=True)}
-    for where, word in words:
-        option, _, value = word.lstrip("-").partition("=")
-        found[option] = Setting(value, Evidence(where, f"kubelet-arg: {option}={value}"))
+    named = [*told.get("node-name", ()), *(K3sValue(said, word) for word in kubelet.options("node-name"))]
+    for one in named:
+        found[NODE_NAME] = Setting(one.value, Evidence(one.path, f"node-name: {one.value}"))
+    for one in words:
+        option, _, value = one.value.lstrip("-").partition("=")
+        found[option] = Setting(value, Evidence(one.path, f"kubelet-arg: {option}={value}"))
     return found

@@ -32,7 +32,7 @@ OURS = "gpudoctor"
 """Key of what a redacted recording says of the file instead of its bytes."""
 NVIDIA = "nvidia.com/"
 
-
+_NUMBER = pattern(r"[+-]?[0-9]{1,18}")
 _ANSWER = pattern(r"(\"AllocResp\"\s*:\s*\")([A-Za-z0-9+/=]+)")
 
 
@@ -208,9 +208,7 @@ def _entry(file: TextFile, entry: Any) -> PodDevices:
     by_numa: dict[int | None, tuple[str, ...]] = {}
     if isinstance(ids, dict):
         for node, devices in ids.items():
-            if not str(node).removeprefix("-").isdecimal():
-                raise _NotTheShape(f"NUMA node {str(node)[:20]!r} is no number")
-            by_numa[int(node)] = tuple(map(str, _list(devices, "DeviceIDs")))
+            by_numa[_numa(node)] = tuple(map(str, _list(devices, "DeviceIDs")))
     else:
         by_numa[None] = tuple(map(str, _list(ids, "DeviceIDs")))
     return PodDevices(
@@ -220,6 +218,13 @@ def _entry(file: TextFile, entry: Any) -> PodDevices:
         by_numa=by_numa,
         response=_response(file, entry.get("AllocResp")),
     )
+
+
+def _numa(node: str) -> int:
+    """A NUMA node's number, as Go reads the keys of a map of numbers (strconv.ParseInt)."""
+    if _NUMBER.fullmatch(node) is None:
+        raise _NotTheShape(f"NUMA node {node[:20]!r} is no number")
+    return int(node)
 
 
 def _response(file: TextFile, value: Any) -> "AllocateResponse | Unread":
@@ -294,7 +299,8 @@ def _printed_entry(entry: Any) -> str:
     _demand_keys(entry, _ENTRY, "an entry")
     ids, response = entry["DeviceIDs"], entry["AllocResp"]
     if isinstance(ids, dict):
-        nodes = (f"{node}:{_in_brackets(ids[str(node)])}" for node in sorted(map(int, ids)))
+        by_numa = {_numa(node): devices for node, devices in ids.items()}
+        nodes = (f"{node}:{_in_brackets(by_numa[node])}" for node in sorted(by_numa))
         devices = f"(checkpoint.DevicesPerNUMA)map[{' '.join(nodes)}]"
     else:
         devices = f"([]string){_in_brackets(ids)}"

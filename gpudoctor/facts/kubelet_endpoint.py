@@ -6,7 +6,7 @@ unix:///run/containerd/containerd.sock (kubernetes pkg/kubelet/apis/config/v1bet
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
@@ -138,17 +138,53 @@ def _configured(raw: Raw, path: str) -> Endpoint | Unread | None:
 
 def _of_k3s(raw: Raw, kubelet: Daemon) -> Endpoint | Unread:
     """Options may stand in its configuration file, too (docs.k3s.io/installation/configuration)."""
+    settings = k3s_settings(raw, kubelet)
+    told: Mapping[str, tuple[K3sValue, ...]] = {} if isinstance(settings, Unread) else settings
+    if OPTION in told:
+        last = told[OPTION][-1]
+        return Endpoint(last.value, Evidence(last.path, f"{OPTION}: {last.value}"))
+    docker = next((one for one in told.get("docker", ())[-1:] if one.value == "true"), None)
+    if docker is not None or kubelet.has("docker"):
+        said = Evidence(docker.path, "docker: true") if docker is not None else kubelet.cite("command")[0]
+        return Endpoint(K3S_DOCKER, said, assumed=True)
+    return settings if isinstance(settings, Unread) else Endpoint(K3S, kubelet.cite("command")[0], assumed=True)
+
+
+class K3sValue(Struct, frozen=True):
+    """A value of a configuration file of k3s or RKE2, as it stands for an option, and the file."""
+
+    path: str
+    value: str
+
+
+def k3s_settings(raw: Raw, kubelet: Daemon) -> Mapping[str, tuple[K3sValue, ...]] | Unread:
+    """What the configuration files of k3s or RKE2 say, by option: config.yaml, then config.yaml.d/*.yaml by name.
+
+    The last file that has a key wins, but for `KEY+`, which adds to what there is (docs.k3s.io/installation/configuration, Multiple Config
+    Files). Rancher writes config.yaml.d/50-rancher.yaml and no config.yaml (rancher pkg/apis/rke.cattle.io, MachineGlobalConfig).
+    """
     name = "rke2" if kubelet.program is Program.RKE2 else "k3s"
     path = kubelet.option("config", "c") or f"/etc/rancher/{name}/config.yaml"
-    file = raw.read(path)
-    text = file.text if isinstance(file, TextFile) else ""
-    told = re.search(rf"^{OPTION}:\s*[\"']?([^\s\"']+)", text, re.MULTILINE)
-    if told is not None:
-        return Endpoint(told[1], Evidence(path, told[0]))
-    docker = re.search(r"^docker:\s*true\b", text, re.MULTILINE)
-    if docker is not None or kubelet.has("docker"):
-        return Endpoint(K3S_DOCKER, Evidence(path, docker[0]) if docker else kubelet.cite("command")[0], assumed=True)
-    return file if isinstance(file, Unread) else Endpoint(K3S, kubelet.cite("command")[0], assumed=True)
+    listing = raw.listing(f"{path}.d")
+    if isinstance(listing, Unread) and listing.why is not Why.NOT_RECORDED:
+        return listing
+    names = sorted(listing.names) if isinstance(listing, Listing) else []
+    found: dict[str, tuple[K3sValue, ...]] = {}
+    for place in (path, *(f"{path}.d/{one}" for one in names if one.lower().endswith((".yaml", ".yml")))):
+        file = raw.read(place)
+        document = parse_yaml(file) if isinstance(file, TextFile) else file
+        if isinstance(document, Unread):
+            return document
+        for key, value in document.items() if isinstance(document, dict) else ():
+            option = str(key).removesuffix("+")
+            before = found.get(option, ()) if str(key).endswith("+") else ()
+            found[option] = (*before, *_k3s_values(place, value))
+    return found
+
+
+def _k3s_values(path: str, value: object) -> Iterator[K3sValue]:
+    for one in value if isinstance(value, list) else (value,):
+        yield K3sValue(path, str(one).lower() if isinstance(one, bool) else str(one))
 
 
 def _from_files(raw: Raw) -> Endpoint | None:

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from gpudoctor.facts.daemons import Daemon
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.engine_setups import EngineSetup, setups
+from gpudoctor.facts.kubelet import DEVICE_PLUGINS, ROOT, KubeletSettings
 from gpudoctor.facts.kubelet_endpoint import Endpoint, KubeletEndpoint
-from gpudoctor.facts.raw import Absent, Entry, Raw, TextFile
+from gpudoctor.facts.raw import Absent, Entry, TextFile
 from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread
 
-CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+CHECKPOINT = f"{ROOT}/{DEVICE_PLUGINS}/kubelet_internal_checkpoint"
 
 
 class KubeletEngine(Fact, frozen=True):
@@ -51,13 +52,18 @@ class KubeletEngine(Fact, frozen=True):
             endpoint=endpoint,
             socket=desk.raw.entry(endpoint.socket, follow=True) if endpoint.url.startswith(("unix://", "/")) else None,
             engines=setups(desk),
-            wants_gpus=tuple(_wishes(desk.raw)),
+            wants_gpus=tuple(_wishes(desk)),
             read_from=endpoints.read_from,
         )
 
 
-def _wishes(raw: Raw) -> Iterator[Evidence]:
+def _wishes(desk: Desk) -> Iterator[Evidence]:
     """The kubelet keeps which plugins registered which resources (kubernetes pkg/kubelet/cm/devicemanager/checkpoint)."""
-    file = raw.read(CHECKPOINT)
-    if isinstance(file, TextFile) and '"nvidia.com/' in file.text:
-        yield Evidence(CHECKPOINT, "the kubelet knows GPUs as a resource (nvidia.com/…)")
+    settings = desk.get(KubeletSettings)
+    folders = () if isinstance(settings, Unread) else settings.directories
+    name = CHECKPOINT.rpartition("/")[2]
+    for path in dict.fromkeys((CHECKPOINT, *(f"{folder}/{name}" for folder in folders))):
+        file = desk.raw.read(path)
+        if isinstance(file, TextFile) and '"nvidia.com/' in file.text:
+            yield Evidence(path, "the kubelet knows GPUs as a resource (nvidia.com/…)")
+            return

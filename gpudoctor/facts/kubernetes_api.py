@@ -75,7 +75,7 @@ class KubernetesApi(Fact, frozen=True):
     @classmethod
     def gather(cls, desk: Desk) -> "KubernetesApi | Unread":
         """A live source asks only where it was given a kubeconfig."""
-        answer = desk.raw.answer(ANSWER, lambda: Question(ANSWER, {"node": _node_name(desk)}))
+        answer = desk.raw.answer(ANSWER, lambda: Question(ANSWER, {"node": node_name(desk)}))
         if isinstance(answer, Unread):
             return cls(asked=False) if answer.why is Why.NOT_RECORDED else answer
         import msgspec
@@ -124,12 +124,11 @@ def _unread(answer: Answer, note: "Note") -> Unread:
     return Unread(_WHY[note.why], answer.via, f"{note.detail}{at}", would_need=_NEEDS.get(note.why, ""))
 
 
-def _node_name(desk: Desk) -> str:
-    """What the kubelet calls its node: --hostname-override, k3s' --node-name, else the host's name in small letters."""
+def node_name(desk: Desk) -> str:
+    """What the kubelet calls its node: the name that it was told, else its host's, in small letters (component-helpers node/util)."""
     settings = desk.get(KubeletSettings)
-    kubelet = None if isinstance(settings, Unread) else settings.kubelet
-    told = kubelet.option("hostname-override", "node-name") if kubelet is not None else None
-    return told or hostname(desk).lower()
+    told = "" if isinstance(settings, Unread) else settings.node_name
+    return (told or hostname(desk)).lower()
 
 
 def hostname(desk: Desk) -> str:

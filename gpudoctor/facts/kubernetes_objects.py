@@ -7,10 +7,21 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from gpudoctor.patterns import pattern
+
 NVIDIAS = "nvidia.com/"
 GPU_DRIVER = "gpu.nvidia.com"
 """The DRA driver for GPUs (NVIDIA/k8s-dra-driver-gpu)."""
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+_QUANTITY = pattern(r"([0-9]{1,15})([kMGTPE]?)")
+
+
+def whole(told: str) -> int | None:
+    """A whole number as the API spells quantities: 1000 is 1k (apimachinery pkg/api/resource/quantity.go); None for anything else."""
+    found = _QUANTITY.fullmatch(told)
+    return None if found is None else int(found[1]) * 1000 ** " kMGTPE".index(found[2] or " ")
 
 
 class Meta(Struct, frozen=True, rename="camel"):
@@ -87,7 +98,8 @@ class ApiNode(Struct, frozen=True):
 
     def amounts(self, of: Mapping[str, str]) -> dict[str, int]:
         """NVIDIA's resources in capacity or allocatable; extended resources are whole numbers."""
-        return {name: int(told) for name, told in of.items() if NVIDIAS in name and told.isdecimal()}
+        found = ((name, whole(told)) for name, told in of.items() if NVIDIAS in name)
+        return {name: number for name, number in found if number is not None}
 
 
 class Resources(Struct, frozen=True):
@@ -212,18 +224,14 @@ class ApiPod(Struct, frozen=True):
         return self.metadata.owner_references[0].name if self.metadata.owner_references else ""
 
     @property
+    def ended(self) -> bool:
+        """Whether nothing of it runs any more or ever will: its object may stay for long."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
     def statuses(self) -> tuple[ContainerStatus, ...]:
         """Of its containers, those that run before the others first."""
         return (*self.status.init_container_statuses, *self.status.container_statuses)
-
-    def asks(self) -> dict[str, int]:
-        """How much of each of NVIDIA's resources its containers are limited to."""
-        found: dict[str, int] = {}
-        for container in self.spec.containers:
-            for name, told in container.resources.limits.items():
-                if NVIDIAS in name and told.isdecimal():
-                    found[name] = found.get(name, 0) + int(told)
-        return found
 
 
 class RuntimeClass(Struct, frozen=True):

@@ -26,8 +26,8 @@ DRIVER_CONTAINER, EXPORTER, ENGINE, VALIDATOR = "driver container", "dcgm-export
 _WANTED: tuple[tuple[str, "re.Pattern[str]", "re.Pattern[str]"], ...] = (
     # What it is, its pod by name, its container by name: the operator's DaemonSets (assets/state-*), and dcgm-exporter's own chart.
     (DRIVER_CONTAINER, pattern(r"nvidia-(?:gpu-)?driver-(?:daemonset-)?.+"), pattern(r"nvidia-driver-ctr")),
-    (EXPORTER, pattern(r"(?:.+-)?dcgm-exporter-.+"), pattern(r"(?:nvidia-dcgm-)?(?:dcgm-)?exporter")),
-    (ENGINE, pattern(r"nvidia-dcgm-[0-9a-z]{5}"), pattern(r"nvidia-dcgm-ctr")),
+    (EXPORTER, pattern(r"(?:.+-)?dcgm-exporter-.+"), pattern(r"(?:nvidia-dcgm-)?(?:dcgm-)?exporter(?:-dra)?")),
+    (ENGINE, pattern(r"nvidia-dcgm-(?:dra-)?[0-9a-z]{5}"), pattern(r"nvidia-dcgm-ctr")),
 )
 _VALIDATORS = {
     DRIVER: "driver-validation",

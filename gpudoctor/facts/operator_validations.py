@@ -11,7 +11,9 @@ from gpudoctor.facts.absence import NO_KUBELET
 from gpudoctor.facts.boot import STAT, booted_at, in_words
 from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.kubelet import KubeletSettings
+from gpudoctor.facts.plugin_log import PODS
 from gpudoctor.facts.raw import Absent, Entry, Listing, Raw, TextFile, decimal
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
 
 FOLDER = "/run/nvidia/validations"
@@ -21,20 +23,31 @@ CONTAINER_READY = ".driver-ctr-ready"
 WORKLOAD_TYPE = "workload-type"
 _OF_MACHINES = {"vfio-pci-ready", "vgpu-manager-ready", "host-vgpu-manager-ready", "vgpu-devices-ready"}
 _NO_KUBELET = Evidence("processes (/proc/*/stat)", NO_KUBELET)
+_CLAIMS = r"dra-validator|dra-driver-kubelet-plugin"
+_OPERATORS = pattern(
+    r"[^_]+_nvidia-(?:[^_]{0,64}validator|container-toolkit-daemonset|(?:gpu-)?driver-|mig-manager|vfio-manager|vgpu-manager|"
+    rf"{_CLAIMS}).*"
+)
+"""Pods that only the operator has, by the folders of their logs (its assets, state-*); of every pod on the node there is one."""
+_BY_CLAIMS, _BY_PLUGIN = pattern(rf"[^_]+_nvidia-(?:{_CLAIMS})-.*"), pattern(r"[^_]+_nvidia-operator-validator-.*")
+"""Pods of its two modes (its manifests, state-dra-*, and assets/state-operator-validation)."""
 UPTIME = "/proc/uptime"
 STARTING = 600.0
 """So long, in seconds, a stage may take: the validator tries for five minutes to start a pod."""
 BUILDING = 1260.0
 """So long the operator itself gives the driver container, which may build its driver: a probe after 60 s, then 120 tries of 10 s
 (assets/state-driver/0500_daemonset.yaml, startupProbe)."""
+FUTURE = 60.0
+"""What was written so much later than now, in seconds, was written before the clock was put back."""
 CONTAINERS = "container"
 """The workload type of a node without virtual machines, and of one of which none is told."""
 
 
 class OperatorValidations(Fact, frozen=True):
-    """The row; without `present` the operator has never come to this node.
+    """The row; without `present` the operator has never come to this node since its boot, or has left it.
 
-    `names` are all files there, `settings` the variables that driver-ready tells, `workloads` what the node is for. `age` is how long
+    `names` are all files there, `settings` the variables that driver-ready tells, `workloads` what the node is for. With `by_claims` the
+    operator has its driver for dynamic resource allocation here and no plugin: then nothing but driver-ready is written. `age` is how long
     ago the last stage was written, in seconds, or the folder was made or emptied where none was, the node was booted where that is not
     told; None where it is not known. `unseen` is why it may have come further, or may have had less time, than it seems.
     """
@@ -43,13 +56,14 @@ class OperatorValidations(Fact, frozen=True):
     names: tuple[str, ...] = ()
     settings: Mapping[str, str] = {}
     workloads: str = CONTAINERS
+    by_claims: bool = False
     age: float | None = None
     unseen: Unread | None = None
 
     @property
     def missing(self) -> str:
         """The first stage that was not reached, "" where all were."""
-        return next((stage for stage in STAGES if stage not in self.names), "")
+        return next((stage for stage in (DRIVER, *(() if self.by_claims else STAGES)) if stage not in self.names), "")
 
     @property
     def young(self) -> bool:
@@ -64,11 +78,6 @@ class OperatorValidations(Fact, frozen=True):
         if not self.present or self.workloads != CONTAINERS or not late:
             return False
         return True if self.unseen is None else self.unseen
-
-    @property
-    def done(self) -> tuple[str, ...]:
-        """The stages up to there."""
-        return STAGES[: STAGES.index(self.missing)] if self.missing else STAGES
 
     @property
     def driver_root(self) -> str:
@@ -86,6 +95,11 @@ class OperatorValidations(Fact, frozen=True):
         if isinstance(listing, Absent):
             return cls(present=False, read_from={"row": listing.evidence})
         there = [stage for stage in STAGES if stage in listing.names]
+        pods = _pods(desk.raw) if len(there) < len(STAGES) else ()
+        # Its validator empties the row when it ends (preStop), and the folder stays until the next boot.
+        if pods and not any(_OPERATORS.fullmatch(pod) for pod in pods):
+            said = f"{', '.join(listing.names) or 'is empty'}: left behind, {PODS} has no pod of the operator"
+            return cls(present=False, read_from={"row": Evidence(listing.where, said)})
         age, since = _age(desk.raw, there)
         workloads = _workloads(desk.raw, listing)
         unseen = None if listing.complete else _unseen(desk.raw, there)
@@ -95,10 +109,17 @@ class OperatorValidations(Fact, frozen=True):
             names=listing.names,
             settings=_variables(desk.raw) if DRIVER in there else {},
             workloads=CONTAINERS if isinstance(workloads, Unread) else workloads,
+            by_claims=any(map(_BY_CLAIMS.fullmatch, pods)) and not any(map(_BY_PLUGIN.fullmatch, pods)),
             age=age,
             unseen=workloads if isinstance(workloads, Unread) else unseen,
             read_from={"row": Evidence(listing.where, _in_words(listing, since))},
         )
+
+
+def _pods(raw: Raw) -> tuple[str, ...]:
+    """The folders of all logs of pods, nothing where not all are known."""
+    logs = raw.listing(PODS)
+    return tuple(logs.names) if isinstance(logs, Listing) and logs.complete else ()
 
 
 def _unseen(raw: Raw, there: list[str]) -> Unread | None:
@@ -129,7 +150,8 @@ def _age(raw: Raw, there: list[str]) -> tuple[float | None, str]:
         return (None if there else up), ""
     now = booted + up if booted is not None and up is not None else None
     last = f"{there[-1]} written" if there else "changed"
-    return None if now is None else now - written, f"; {last} {in_words(written)}"
+    age = None if now is None or written > now + FUTURE else now - written
+    return age, f"; {last} {in_words(written)}"
 
 
 def _uptime(raw: Raw) -> float | None:

@@ -20,7 +20,7 @@ PODS = "/var/log/pods"
 UNITS = ("nvidia-device-plugin.service", "nvidia-k8s-device-plugin.service")
 """What the plugin is called where it runs as a service of the node; the second is Bottlerocket's."""
 UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system")
-MOST_PODS = 4
+MOST_PODS = 32
 MOST_SAID = 6
 """Lines that are kept of what went wrong."""
 

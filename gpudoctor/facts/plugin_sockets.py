@@ -30,7 +30,10 @@ POD_RESOURCES = "pod-resources"
 PLUGIN_COMMS = ("nvidia-device-p", "nvidia-gpu-devi")
 """nvidia-device-plugin and GKE's nvidia-gpu-device-plugin, as much of the names as the kernel keeps (proc_pid_comm(5))."""
 MOST_PLUGINS = 8
-KEEP = rf"/(?:{DEVICE_PLUGINS}|{POD_RESOURCES})/|/(?:containerd|crio|cri-dockerd|dockershim)\.sock"
+GKES_MOUNT = "device-plugin"
+"""Where GKE's plugin has the plugins' directory inside, and so what its sockets' paths begin with (container-engine-accelerators
+cmd/nvidia_gpu/nvidia_gpu.go, plugin-directory)."""
+KEEP = rf"/(?:{DEVICE_PLUGINS}|{GKES_MOUNT}|{POD_RESOURCES})/|/(?:containerd|crio|cri-dockerd|dockershim)\.sock"
 """Lines about sockets of the kubelet's directories and of engines, to which every kubelet is connected: nothing is kept of others."""
 
 _LINE = pattern(r"(?m)^[0-9a-f]+: [0-9A-F]{8} [0-9A-F]{8} ([0-9A-F]{8}) [0-9A-F]{4} ([0-9A-F]{2}) +(\d+) (/\S+)$")
@@ -38,7 +41,11 @@ _LISTENS = 1 << 16
 """__SO_ACCEPTCON (include/uapi/linux/net.h), in the column Flags."""
 _CONNECTED = "03"
 """SS_CONNECTED (the same file), in the column St."""
+_SESSION = pattern(r"-[0-9a-f]{8}\Z")
+"""What a plugin that may be replaced while it runs puts behind the name (NVIDIA/k8s-device-plugin#1792, getPluginSocketPath)."""
 _UPTIME = pattern(r"(\d{1,11})\.")
+CLOCK_SECONDS = 2.0
+"""So much a process may seem to start in the future: the uptime is read before it, and without its fraction."""
 
 
 class PluginProcess(Struct, frozen=True):
@@ -130,8 +137,19 @@ class PluginSockets(Fact, frozen=True):
         return () if isinstance(self.connections, Unread) else (Evidence(self.connections, shows),)
 
     def served_by_others(self, name: str) -> bool:
-        """Whether a socket of another plugin is called after a resource: kubevirt-NAME.sock, nvidia.com_NAME.sock."""
-        return any(name.partition("/")[2] in other for other in self.others)
+        """Whether a socket of another plugin is called after a resource: kubevirt-NAME.sock, nvidia.com_NAME.sock.
+
+        The driver for dynamic resource allocation has a name of its own there, gpu.nvidia.com-reg.sock, and serves none.
+        """
+        plain = name.partition("/")[2]
+        stems = (other.removesuffix(".sock") for other in self.others)
+        return any(stem == plain or stem.endswith((f"-{plain}", f"_{plain}")) for stem in stems)
+
+    def left_behind(self, socket: PluginSocket) -> bool:
+        """Whether a socket is dead whose resource is served on another one: GKE's have the time of their start in their names."""
+        alive = {one.resource for one in self.nvidia if one.connected is True or one.listens is True}
+        dead = socket.listens is False and socket.connected is False
+        return dead and socket.resource is not None and socket.resource in alive
 
     @property
     def wiped(self) -> tuple[str, ...]:
@@ -197,20 +215,21 @@ def is_nvidias(name: str) -> bool:
 
 
 def resource_of(name: str) -> str | None:
-    """The resource of which a socket is: nvidia-mig-1g.5gb.sock is nvidia.com/mig-1g.5gb's."""
+    """The resource of which a socket is: nvidia-mig-1g.5gb.sock is nvidia.com/mig-1g.5gb's, and nvidia-mig-1g.5gb-3f9a1c07.sock."""
     if name.startswith("nvidia-"):
-        return f"nvidia.com/{name.removeprefix('nvidia-').removesuffix('.sock')}"
+        plain = name.removeprefix("nvidia-").removesuffix(".sock")
+        return f"nvidia.com/{_SESSION.sub('', plain)}"
     return "nvidia.com/gpu" if name == "nvidia.sock" or name.startswith("nvidiaGPU-") else None
 
 
 def _listing(raw: Raw, directories: tuple[str, ...]) -> Listing | Absent | Unread:
-    """The first that is there; what is said of the first where none is."""
+    """The first that is there, or that cannot be read; what is said of the first where none is."""
     looked = raw.listing(directories[0])
     for directory in directories[1:]:
         if not isinstance(looked, Absent):
             break
         other = raw.listing(directory)
-        looked = other if isinstance(other, Listing) else looked
+        looked = looked if isinstance(other, Absent) else other
     return looked
 
 
@@ -323,7 +342,8 @@ def _table(file: TextFile | Absent | Unread) -> _Table | Unread:
     listening: dict[str, set[int]] = {}
     connected = set()
     for flags, state, inode, path in _LINE.findall(file.text):
-        name = "/".join(path.rsplit("/", 2)[-2:])
+        folder, name = path.rsplit("/", 2)[-2:]
+        name = f"{DEVICE_PLUGINS if folder == GKES_MOUNT else folder}/{name}"
         if int(flags, 16) & _LISTENS:
             listening.setdefault(name, set()).add(int(inode))
         elif state == _CONNECTED:
@@ -348,7 +368,9 @@ def _plugin(
 
 
 def _age(process: Process, up: int | None) -> float | None:
-    return up - process.started / TICKS_PER_SECOND if up is not None and process.started else None
+    """None too where the clock began later than the process: LXCFS tells a container's own uptime (linuxcontainers.org/lxcfs)."""
+    age = up - process.started / TICKS_PER_SECOND if up is not None and process.started else None
+    return None if age is None or age < -CLOCK_SECONDS else age
 
 
 def _uptime(raw: Raw) -> int | Unread | None:

@@ -16,11 +16,11 @@ from gpudoctor.facts.config_text import parse_yaml
 from gpudoctor.facts.daemons import Program
 from gpudoctor.facts.desk import Citable, Desk, Fact
 from gpudoctor.facts.device_plugin import GpuIds
-from gpudoctor.facts.kubelet import KubeletSettings
+from gpudoctor.facts.kubelet import KubeletSettings, Setting
 from gpudoctor.facts.kubelet_checkpoint import NVIDIA, KubeletCheckpoint
-from gpudoctor.facts.kubernetes_api import KubernetesApi
+from gpudoctor.facts.kubernetes_api import KubernetesApi, node_name
 from gpudoctor.facts.pod_resources import Pod, PodContainer, PodResources
-from gpudoctor.facts.raw import Listing, Raw, TextFile
+from gpudoctor.facts.raw import Listing, Raw, TextFile, decimal
 from gpudoctor.facts.workload import Workload
 from gpudoctor.facts.workloads import Workloads
 from gpudoctor.patterns import pattern
@@ -118,7 +118,7 @@ class PodDevices(Fact, frozen=True):
         holds = bool(told is not None and told.pods) or bool(kept is not None and kept.held)
         running = desk.get(Workloads) if holds or manifests else None
         containers = running.containers if isinstance(running, Workloads) else ()
-        joiner = _Joiner(containers, kept, desk.get(GpuIds) if holds else None)
+        joiner = _Joiner(containers, kept, desk.get(GpuIds) if holds else None, node_name(desk) if manifests else "")
         about: dict[str, Evidence] = dict(settings.read_from)
         about |= {"pods": told.cite("pods")[0]} if told is not None else {}
         about |= {"record": kept.cite("file")[0]} if kept is not None else {}
@@ -159,11 +159,16 @@ class _Joiner:
     """Brings pods, containers and GPUs together."""
 
     def __init__(
-        self, containers: tuple[Workload, ...], checkpoint: KubeletCheckpoint | None, ids: "GpuIds | Unread | None"
+        self,
+        containers: tuple[Workload, ...],
+        checkpoint: KubeletCheckpoint | None,
+        ids: "GpuIds | Unread | None",
+        node: str,
     ) -> None:
         self._containers = [one for one in containers if one.pod is not None]
         self._checkpoint = checkpoint
         self._ids = ids if isinstance(ids, GpuIds) else None
+        self._node = node
 
     def told(self, resources: PodResources) -> Iterator[Given]:
         """What the kubelet says."""
@@ -217,11 +222,11 @@ class _Joiner:
         workload = self._container(asked.namespace, asked.name, asked.container, static=asked.static)
         if resources is not None:
             names = [pod for pod in resources.pods if pod.namespace == asked.namespace and _is_of(pod.name, asked)]
-            pod = min(names, key=lambda one: len(one.name), default=None)
+            pod = min(names, key=lambda one: self._distance(one.name, asked.name), default=None)
             container = next((one for one in pod.containers if one.name == asked.container), None) if pod else None
             if pod is None or container is None:
                 return asked
-            ids = container.ids(asked.resource)
+            ids = (*container.ids(asked.resource), *_by_claim(container))
             shows = f"List: {pod.words}, container {container.name}: {_listed(ids) or 'no device'}"
             uid = workload.pod.uid if workload is not None and workload.pod is not None else ""
             runs = Evidence(resources.via, shows)
@@ -233,13 +238,18 @@ class _Joiner:
         return replace(asked, name=workload.pod.name, uid=workload.pod.uid, runs=runs, given=given, workload=workload)
 
     def _container(self, namespace: str, name: str, container: str, *, static: bool = False) -> Workload | None:
+        found: dict[tuple[bool, int], Workload] = {}
         for one in self._containers:
             pod = one.pod
             if pod is None or pod.namespace != namespace or pod.container != container:
                 continue
             if pod.name == name or (static and pod.name.startswith(f"{name}-")):
-                return one
-        return None
+                found.setdefault(self._distance(pod.name, name), one)
+        return found[min(found)] if found else None
+
+    def _distance(self, pod: str, name: str) -> tuple[bool, int]:
+        """How far a pod's name is from that of a manifest: the kubelet puts the node's behind it, and other pods may begin alike."""
+        return pod not in (name, f"{name}-{self._node}"), len(pod)
 
     def _by_uid(self, uid: str, container: str) -> Workload | None:
         mine = [one for one in self._containers if one.pod is not None and one.pod.uid == uid]
@@ -259,6 +269,14 @@ def _is_of(name: str, asked: Asking) -> bool:
     return name == asked.name or (asked.static and name.startswith(f"{asked.name}-"))
 
 
+def _by_claim(container: PodContainer) -> tuple[str, ...]:
+    """GPUs of claims: since Kubernetes 1.36 the scheduler makes one for whoever asks for nvidia.com/gpu where a DeviceClass has that name
+    (kubernetes/enhancements KEP-5004, DRAExtendedResource).
+    """
+    devices = (device for claim in container.claims for device in claim.devices)
+    return tuple(device.device for device in devices if GPU_DRIVER in device.driver)
+
+
 def _nvidias(container: PodContainer) -> tuple[str, ...]:
     return tuple(device for one in container.devices if one.resource.startswith(NVIDIA) for device in one.ids)
 
@@ -271,12 +289,17 @@ def _asked_api(desk: Desk) -> Iterator[Asking]:
     """What the API server says that pods of this node ask for, where it was asked."""
     api = desk.get(KubernetesApi)
     pods = () if isinstance(api, Unread) or isinstance(api.pods, Unread) else api.pods
+    if not pods:
+        return
+    from gpudoctor.facts.kubernetes_objects import whole
+
     for pod in pods:
         if pod.status.phase not in ("Running", "Pending"):
             continue
         for one in pod.spec.containers:
             for resource, count in one.resources.limits.items():
-                if not resource.startswith(NVIDIA) or not count.isdecimal() or int(count) == 0:
+                number = whole(count) if resource.startswith(NVIDIA) else None
+                if not number:
                     continue
                 said = f"{pod.words}, container {one.name}: limits {resource}: {count}"
                 yield Asking(
@@ -284,7 +307,7 @@ def _asked_api(desk: Desk) -> Iterator[Asking]:
                     name=pod.metadata.name,
                     container=one.name,
                     resource=resource,
-                    count=int(count),
+                    count=number,
                     manifest=Evidence(f"kubectl -n {pod.metadata.namespace} get pod {pod.metadata.name}", said),
                     uid=pod.metadata.uid,
                     static=False,
@@ -297,7 +320,7 @@ def _asked_api(desk: Desk) -> Iterator[Asking]:
 
 def _asked_for(raw: Raw, settings: KubeletSettings) -> Iterator[Asking]:
     """The containers of static pods that ask for NVIDIA's resources."""
-    folder = _folder(raw, settings)
+    folder = _folder(settings)
     listing = raw.listing(folder) if folder else None
     names = listing.names if isinstance(listing, Listing) else ()
     for name in names[:MOST_MANIFESTS]:
@@ -317,7 +340,8 @@ def _of_manifest(file: TextFile, document: dict[str, object]) -> Iterator[Asking
         resources = one.get("resources") if isinstance(one, dict) else None
         limits = resources.get("limits") if isinstance(resources, dict) else None
         for resource, count in (limits or {}).items() if isinstance(limits, dict) else ():
-            if not str(resource).startswith(NVIDIA) or not str(count).isdecimal() or int(count) == 0:
+            number = decimal(str(count)) if str(resource).startswith(NVIDIA) else None
+            if not number:
                 continue
             named = meta if isinstance(meta, dict) else {}
             said = Evidence(file.where, f"container {one.get('name')}: limits {resource}: {count}")
@@ -326,27 +350,15 @@ def _of_manifest(file: TextFile, document: dict[str, object]) -> Iterator[Asking
                 name=str(named.get("name", "")),
                 container=str(one.get("name", "")),
                 resource=str(resource),
-                count=int(count),
+                count=number,
                 manifest=said,
             )
 
 
-def _folder(raw: Raw, settings: KubeletSettings) -> str:
-    """--pod-manifest-path or staticPodPath, "" for none."""
-    kubelet = settings.kubelet
-    if kubelet is None:
-        return ""
-    if (name := _MANIFESTS.get(kubelet.program)) is not None:
-        return f"/var/lib/rancher/{name}/agent/pod-manifests"
-    if isinstance(kubelet.arguments, Unread):
-        return ""
-    if told := kubelet.option("pod-manifest-path"):
-        return told
-    path = kubelet.option("config")
-    file = raw.read(path) if path else None
-    # Quick to see, and most files have it: the rest of the file is nobody's business here.
-    if not isinstance(file, TextFile) or "staticPodPath" not in file.text:
-        return ""
-    document = parse_yaml(file)
-    told = document.get("staticPodPath") if isinstance(document, dict) else None
-    return told.rstrip("/") if isinstance(told, str) else ""
+def _folder(settings: KubeletSettings) -> str:
+    """--pod-manifest-path or staticPodPath, "" for none; k3s and RKE2 hand on their own, or write it into a drop-in (1.32)."""
+    told = settings.settings.get("staticPodPath")
+    if isinstance(told, Setting) and told.value:
+        return told.value.rstrip("/")
+    name = _MANIFESTS.get(settings.kubelet.program) if settings.kubelet is not None else None
+    return f"/var/lib/rancher/{name}/agent/pod-manifests" if name is not None else ""

@@ -11,13 +11,16 @@ from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.device_plugin import GpuIds
 from gpudoctor.facts.gpu_variables import VISIBLE, Asked, asked_by
 from gpudoctor.facts.gpu_workloads import GpuWorkload, GpuWorkloads
+from gpudoctor.facts.kubelet import ROOT, KubeletSettings
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.oci_config import OciConfig
-from gpudoctor.facts.pod_devices import Given, PodDevices
+from gpudoctor.facts.pod_devices import GPU_DRIVER, Given, PodDevices
+from gpudoctor.facts.raw import Listing
 from gpudoctor.facts.workload_devices import Devices
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread
 
 _COMPUTE = frozenset(("all", "compute"))
+CDI = "CDI"
 
 
 class Taker(Struct, frozen=True):
@@ -39,9 +42,10 @@ class Taker(Struct, frozen=True):
 
 
 class PodTakers(Fact, frozen=True):
-    """All of them."""
+    """All of them; `unseen` says why there may be more."""
 
     takers: tuple[Taker, ...] = ()
+    unseen: Unread | None = None
 
     @classmethod
     def gather(cls, desk: Desk) -> "PodTakers | Unread":
@@ -56,8 +60,25 @@ class PodTakers(Fact, frozen=True):
             return workloads
         concerned = [one for one in workloads if one.workload.pod is not None and not _right_on(one)]
         nvml, ids = desk.get(Nvml), desk.get(GpuIds)
-        found = (_taker(one, pods, nvml, ids) for one in concerned if not _was_given(one, pods))
-        return cls(takers=tuple(taker for taker in found if taker is not None))
+        without = [one for one in concerned if not _was_given(one, pods)]
+        found = [taker for one in without if (taker := _taker(one, pods, nvml, ids)) is not None]
+        if any(taker.by == CDI for taker in found) and not pods.claimed and _hands_out_claims(desk):
+            found = [taker for taker in found if taker.by != CDI]
+        named = {taker.one.workload.key for taker in found}
+        hidden = [one.has_gpu for one in without if one.workload.key not in named]
+        return cls(takers=tuple(found), unseen=next((why for why in hidden if isinstance(why, Unread)), None))
+
+
+def _hands_out_claims(desk: Desk) -> bool:
+    """Whether NVIDIA's driver for dynamic resource allocation is registered, and the kubelet tells of no claim.
+
+    Its gifts come by CDI and are in no record of devices; PodResources tells of claims since Kubernetes 1.34 (feature gate
+    KubeletPodResourcesDynamicResources). It registers as DRIVER-reg.sock (k8s.io/dynamic-resource-allocation/kubeletplugin).
+    """
+    settings = desk.get(KubeletSettings)
+    root = ROOT if isinstance(settings, Unread) else settings.root
+    listing = desk.raw.listing(f"{root}/plugins_registry")
+    return isinstance(listing, Listing) and any(name.startswith(GPU_DRIVER) for name in listing.names)
 
 
 def _right_on(one: GpuWorkload) -> bool:
@@ -122,5 +143,5 @@ def _by(config: OciConfig | None) -> tuple[bool, str, Cited]:
     if config.allows_everything:
         return False, "privilege", (Evidence(config.path, "linux.resources.devices allows everything"),)
     if config.nodes and not config.plugin_devices:
-        return True, "CDI", config.cite("nodes")
+        return True, CDI, config.cite("nodes")
     return False, "nodes that it was given otherwise", config.cite("nodes")

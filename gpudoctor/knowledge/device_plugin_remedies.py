@@ -5,6 +5,10 @@ recover": the plugin must be restarted); NVIDIA/gpu-operator docs (nvidia.com/mi
 compute-storage-net/device-plugins; NVIDIA/dcgm-exporter README.md.
 """
 
+import shlex
+
+from gpudoctor.knowledge.engine_remedies import configure_engine
+from gpudoctor.knowledge.kubelet_remedies import beside
 from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Action, Remedy
 
@@ -40,17 +44,21 @@ def see_gpu_first(check_id: str) -> Remedy:
     )
 
 
-RUN_UNDER_NVIDIA = Remedy(
-    Action.CHANGE_CONFIG,
-    "Have the plugin's pod started by the nvidia runtime: its container needs the driver's libraries like any other that uses a GPU.",
-    run=(
-        "nvidia-smi    # must work on the node itself",
-        "nvidia-ctk runtime configure --runtime=containerd && systemctl restart containerd",
-        "helm upgrade … --set runtimeClassName=nvidia",
-    ),
-    interrupts="the restart of containerd: no running container, but none can be started meanwhile",
-    confirm=confirmed("device-plugin.plugin-found-devices"),
-)
+def run_under_nvidia(engine: str = "containerd", config: str = "/etc/containerd/config.toml") -> Remedy:
+    """`engine` is that of the node's kubelet, and `config` its file."""
+    steps = configure_engine(engine, config)
+    say = "Have the plugin's pod started by the nvidia runtime: its container needs the driver's libraries like any other that uses a GPU."
+    return Remedy(
+        Action.CHANGE_CONFIG,
+        say,
+        run=(
+            "nvidia-smi    # must work on the node itself; of a driver container: chroot /run/nvidia/driver nvidia-smi",
+            *(command for step in steps for command in step.run),
+            "helm upgrade … --set runtimeClassName=nvidia",
+        ),
+        interrupts=f"the engine's restart: {steps[-1].interrupts}",
+        confirm=confirmed("device-plugin.plugin-found-devices"),
+    )
 
 
 def fit_strategy(strategy: str) -> tuple[Remedy, ...]:
@@ -108,7 +116,7 @@ def forget_resource(unit: str) -> tuple[Remedy, ...]:
             Action.RESTART_SERVICE,
             "Restart the kubelet, which forgets what no plugin registers again.",
             run=(f"systemctl restart {unit}",),
-            interrupts="no running container; pods that ask for GPUs are not started until the plugin has registered",
+            interrupts=f"no running container; pods that ask for GPUs are not started until the plugin has registered{beside(unit)}",
             confirm=confirmed(check_id),
         ),
     )
@@ -129,7 +137,7 @@ def restart_for_mapping(unit: str) -> Remedy:
         Action.RESTART_SERVICE,
         "Restart the kubelet: it makes the socket when it starts.",
         run=(f"systemctl restart {unit}",),
-        interrupts="no running container",
+        interrupts=f"no running container{beside(unit)}",
         confirm=confirmed("device-plugin.mapping-readable"),
     )
 
@@ -149,13 +157,14 @@ def recreate_pod(check_id: str, namespace: str, name: str, *, say: str = "", the
 
 def recreate_static(manifest: str) -> Remedy:
     """The kubelet does not give devices to a pod that it has admitted."""
+    there, back = shlex.quote(manifest), shlex.quote(f"/root/{manifest.rpartition('/')[2]}")
     return Remedy(
         Action.CHANGE_WORKLOAD,
         "Start the static pod anew now that the plugin is registered: move its manifest away and, when the pod is gone, back.",
         run=(
-            f"mv {manifest} /root/",
+            f"mv {there} /root/",
             "crictl pods    # until it is gone",
-            f"mv /root/{manifest.rpartition('/')[2]} {manifest}",
+            f"mv {back} {there}",
         ),
         interrupts="this pod",
         confirm=confirmed("workload.pods-have-their-gpus"),

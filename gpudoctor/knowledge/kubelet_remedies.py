@@ -55,13 +55,19 @@ WAIT_FOR_ALLOCATION = Remedy(
 )
 
 
+def beside(unit: str) -> str:
+    """What a restart of its unit stops beside a kubelet: that of k3s, RKE2 and MicroK8s runs a server's control plane too."""
+    return "" if unit == "kubelet.service" else f"; what else {unit} runs, on a server the control plane, for a moment"
+
+
 def restart_kubelet(unit: str) -> Remedy:
     """Its start makes its socket and removes those of plugins, which then register anew."""
     return Remedy(
         Action.RESTART_SERVICE,
         "Restart the kubelet: it makes its socket anew and removes those of plugins, which register again.",
         run=(f"systemctl restart {unit}",),
-        interrupts="no running container; pods cannot be started for a moment, and what its checkpoint does not hold is forgotten",
+        interrupts="no running container; pods cannot be started for a moment, and what its checkpoint does not hold is forgotten"
+        + beside(unit),
         confirm=_CONFIRM,
         then=True,
     )
@@ -79,7 +85,7 @@ def drain_and_remove(path: str, unit: str) -> Remedy:
             f"systemctl start {unit}",
             "kubectl uncordon $(hostname)",
         ),
-        interrupts="every pod of the node but those of DaemonSets",
+        interrupts=f"every pod of the node but those of DaemonSets{beside(unit)}",
         confirm="gpudoctor run --check device-plugin.checkpoint-sound",
     )
 
@@ -88,7 +94,7 @@ SMALLER_REQUEST = Remedy(
     Action.CHANGE_WORKLOAD,
     "Ask for no more GPUs and CPUs in one container than one NUMA node has left; delete the pods that were refused.",
     run=("kubectl delete pods -A --field-selector status.phase=Failed,spec.nodeName=$(hostname)",),
-    interrupts="the refused pods, which do not run",
+    interrupts="all failed pods of the node, which do not run: why the others failed is told nowhere else",
     confirm="kubectl get pods -A --field-selector spec.nodeName=$(hostname)",
 )
 
@@ -107,6 +113,6 @@ def relax_policy(policy: str, unit: str) -> Remedy:
             f"systemctl restart {unit}    # after the change",
             "kubectl uncordon $(hostname)",
         ),
-        interrupts="every pod of the node but those of DaemonSets",
+        interrupts=f"every pod of the node but those of DaemonSets{beside(unit)}",
         confirm="gpudoctor run --check device-plugin.topology-fits",
     )

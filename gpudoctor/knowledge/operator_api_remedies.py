@@ -1,23 +1,30 @@
 """What to do about a node's objects in the API: labels, DaemonSets, RuntimeClasses, slices; from the safest step up."""
 
+from gpudoctor.knowledge.kubelet_remedies import beside
 from gpudoctor.verdicts import Action, Remedy
 
 _DESCRIBE = "kubectl describe node NODE    # Labels, Taints, Capacity, Conditions"
 
-REACH_SERVER = Remedy(
-    Action.NONE,
-    "Look why the kubelet does not reach the API server: what it says, the route, its certificate.",
-    run=("journalctl -u kubelet --since -15min | grep -iE 'node status|lease|x509|dial tcp'", _DESCRIBE),
-    confirm="kubectl get node NODE    # Ready",
-)
-RESTART_KUBELET = Remedy(
-    Action.RESTART_SERVICE,
-    "Where it reaches the server, restart the kubelet: it writes the node's status anew.",
-    run=("systemctl restart kubelet",),
-    interrupts="no running container; device plugins register again",
-    confirm="kubectl get node NODE -o jsonpath='{.status.allocatable}'",
-    then=True,
-)
+
+def reach_server(unit: str) -> tuple[Remedy, ...]:
+    """For a kubelet that runs in this unit and does not bring its node's status to the server."""
+    look = Remedy(
+        Action.NONE,
+        "Look why the kubelet does not reach the API server: what it says, the route, its certificate.",
+        run=(f"journalctl -u {unit} --since -15min | grep -iE 'node status|lease|x509|dial tcp'", _DESCRIBE),
+        confirm="kubectl get node NODE    # Ready",
+    )
+    restart = Remedy(
+        Action.RESTART_SERVICE,
+        "Where it reaches the server, restart the kubelet: it writes the node's status anew.",
+        run=(f"systemctl restart {unit}",),
+        interrupts=f"no running container; device plugins register again{beside(unit)}",
+        confirm="kubectl get node NODE -o jsonpath='{.status.allocatable}'",
+        then=True,
+    )
+    return look, restart
+
+
 RESTART_DISCOVERY = Remedy(
     Action.RESTART_SERVICE,
     "Restart GPU Feature Discovery's pod on this node: it writes the labels anew. What nobody writes any more can be removed by hand.",

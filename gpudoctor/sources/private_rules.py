@@ -229,6 +229,12 @@ MACHINES = (
         rf"(?:[\"']\s?[:=]\s?|: ?|=)[\"']?(?!0x){HOST}(?![\w:[])",
         "host",
     ),
+    # The kubelet's name of its node, in k3s' and RKE2's configuration and in arguments.
+    _rule(
+        "node-name hostname-override",
+        rf"(?<![\w-])(?:--)?(?:node-name|hostname-override)(?:[\"']?[=:] ?|(?<=e)[ \0])[\"']?{HOST}",
+        "host",
+    ),
     _rule("slurm", rf"slurm\w* controller \({HOST}\)", "host", learned=True),
     _rule("(info:", rf"\(Info: {HOST}[,)]", "host", learned=True),
     _rule("@", rf"(?<![\w.])\d{{4,5}}@{HOST}", "host"),

@@ -240,7 +240,8 @@ def _cannot_give(side: KubeletsSide, one: PodAsking) -> Step | None:
     """The resource goes by another name here, nobody offers it, or too little is free."""
     offered = side.advertised
     if offered is None:
-        if not side.seen or isinstance(side.plugin, Unread) or isinstance(side.plugin.advertised, Unread):
+        unseen = not side.seen or isinstance(side.plugin, Unread) or isinstance(side.plugin.advertised, Unread)
+        if unseen or side.by_claims:
             return None
         said = f"it asks for {one.count} {one.resource}, and no plugin of NVIDIA's is registered on this node"
         return failed(STEP, said, _cited((one.manifest,), side.seen), *pod_remedies.see_plugin())

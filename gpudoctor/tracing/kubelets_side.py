@@ -69,6 +69,12 @@ class KubeletsSide(Struct, frozen=True):
         told = None if isinstance(self.plugin, Unread) else self.plugin.advertised
         return None if isinstance(told, Unread) else told
 
+    @property
+    def by_claims(self) -> bool:
+        """Whether the DRA driver has GPUs of this node to give: then pods that ask for nvidia.com/gpu may get those (KEP-5004)."""
+        slices = () if isinstance(self.api, Unread) or isinstance(self.api.slices, Unread) else self.api.slices
+        return any(each.spec.driver == GPU_DRIVER and each.spec.devices for each in slices)
+
     def held(self, one: Workload) -> Held | Unread:
         """What it holds for a container that runs, nothing for one that it knows to have none."""
         if not self.seen:
