@@ -6,6 +6,7 @@ from gpudoctor.chain import Link
 from gpudoctor.facts.adapter_slots import AdapterSlots, Slot
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.infiniband import (
+    COUNTERS,
     DOWN,
     ETHERNET,
     INFINIBAND,
@@ -71,16 +72,21 @@ def nic_ports(ports: RdmaPorts, slots: AdapterSlots, losses: LinkLosses, log: Re
     most of them up or faster, and this one not. Where none of them is up, no cable is in use, and a card of another kind, for storage or
     management, has a rate of its own. A link that is up in INIT or ARMED waits for a subnet manager, which has nothing to do with the
     cable. The adapter's own PCIe link must be as wide and as fast as both its ends allow, so that a slot with few lanes is not accused.
-    Ports of virtual functions follow the physical one.
+    Ports of virtual functions, of subfunctions and of planes follow the physical one. In switchdev mode an adapter has a port for each
+    virtual function, and those of unused ones are down: no port of such an adapter is called down. In the first minutes of a node links
+    are not up yet.
     """
     for port in ports:
         if port.virtual:
-            yield NotApplicable(port, "the port of a virtual function, which follows the physical one")
+            yield NotApplicable(port, _followed(port))
         elif isinstance(port.state, Unread):
             yield port.state.about(port)
         else:
+            slot = slots.by_address.get(port.address)
             peers = tuple(peer for peer in ports.peers(port) if slots.alike(port.address, peer.address))
-            yield from _port(peers, port, slots.by_address.get(port.address), losses, log)
+            if port.state == DOWN and ports.switched(port):
+                peers = ()
+            yield from _port(peers, port, slot, losses, log)
 
 
 def _port(
@@ -96,6 +102,10 @@ def _port(
         rate = f" at {port.rate:g} Gb/s" if port.rate is not None else ""
         yield Pass(port, f"up{rate}{words}", port.cite("state", *(("rate",) if rate else ())) + lanes)
         return
+    if _is_young(losses):
+        reason = f"{port.state}, and the node has just started: links and subnet managers take some minutes"
+        yield NotApplicable(port, reason, port.cite("state") + tuple(losses.read_from.values()))
+        return
     up = sum(peer.active for peer in peers)
     why = f"{up} of {len(peers)} ports of its kind are up" if up else "nor is any port of its kind in use"
     if lanes:
@@ -104,11 +114,20 @@ def _port(
         yield NotApplicable(port, f"{port.state}, {why}", port.cite("state"))
 
 
+def _followed(port: RdmaPort) -> str:
+    if port.part_of:
+        return f"a part of {port.part_of} (a subfunction, or planes of its link), whose ports are judged"
+    return "the port of a virtual function, which follows the physical one"
+
+
+def _is_young(losses: LinkLosses) -> bool:
+    return losses.hours is not None and losses.hours < SETTLED_HOURS
+
+
 def _link(
     port: RdmaPort, peers: tuple[RdmaPort, ...], slot: Slot | None, losses: LinkLosses, log: Reading[KernelLog]
 ) -> Iterator[Verdict]:
-    young = losses.hours is not None and losses.hours < SETTLED_HOURS
-    if young:
+    if _is_young(losses):
         return
     if port.state in TRAINED and port.layer == INFINIBAND:
         yield _unmanaged(port, peers)
@@ -206,11 +225,12 @@ def nic_errors(ports: RdmaPorts, losses: LinkLosses, limits: Thresholds, log: Re
     link_downed at 0, the kernel log's "Link down" once the node has started. A handful of errors is what links do, and a switch that is
     restarted takes all of them down at once. Changes of a network's setup make the kernel say "Link down" too, of all ports alike: one
     port must stand out from its peers. port_xmit_wait and congestion notifications count waiting, which is no error. Counters begin
-    when the driver is loaded: rates may be higher than told, not lower.
+    when the driver is loaded: rates may be higher than told, not lower. They have few bits, and stand still at their end (link_downed
+    at 255, local_link_integrity_errors at 15): of one that has come so far no rate is known.
     """
     for port in ports:
         if port.virtual:
-            yield NotApplicable(port, "the port of a virtual function, whose link is the physical one's")
+            yield NotApplicable(port, _followed(port))
         else:
             yield _errors(ports, port, losses, limits, log)
 
@@ -254,6 +274,16 @@ def _without_errors(port: RdmaPort, losses: LinkLosses, lines: Cited) -> Verdict
     if losses.hours is None and any(port.counters.values()):
         shown = ", ".join(f"{count} {name}" for name, count in port.counters.items() if count)
         return Unknown(port, Why.NOT_ANSWERED, f"{shown}; since when is not known", port.cite(*port.counters))
+    if full := [name for name, count in port.counters.items() if count == COUNTERS[name]]:
+        ends = ", ".join(f"{name} at {COUNTERS[name]}" for name in full)
+        return Unknown(
+            port,
+            Why.NOT_ANSWERED,
+            f"{ends}, where it ends: how fast it rises is not known",
+            port.cite(*full) + tuple(losses.read_from.values()),
+            would_need="counters that were reset"
+            + (f": perfquery -R -C {port.device} -P {port.number}" if port.layer == INFINIBAND else ""),
+        )
     few = {name: count for name, count in port.counters.items() if count}
     said = ", ".join(f"{count} {name}" for name, count in few.items()) or "no errors"
     lost = f", {len(lines)} times down by the kernel log" if lines else ""

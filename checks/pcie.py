@@ -290,7 +290,8 @@ def link_width(gpus: PciGpus, links: GpuLinks) -> Verdicts:
 
     Every link from the GPU up to the root port is compared with what both its ends allow, so a slot wired for eight lanes is not
     accused, and a narrow link above a switch is named once for all GPUs behind it. Speed is not judged: idle GPUs lower it on purpose.
-    In a virtual machine no port above the GPU may be visible; then there is nothing to compare with.
+    In a virtual machine no port above the GPU may be visible, or one that claims lanes which no slot has; then there is nothing to
+    compare with, for the slot behind it may have been wired for fewer.
     """
     for gpu in gpus:
         path = links.by_address[gpu.address]
@@ -305,12 +306,13 @@ def link_width(gpus: PciGpus, links: GpuLinks) -> Verdicts:
 def _judge_links(gpu: PciGpu, path: tuple[PciLink, ...]) -> Verdict:
     known = [link for link in path if link.allowed_width is not None and link.below.current_width is not None]
     for link in known:
-        current, allowed = link.below.current_width, link.allowed_width
-        if current is not None and allowed is not None and current < allowed:
-            lanes = f"{current} of {_counted(allowed, 'lane')}"
+        if link.narrow and not link.width_made_up:
+            lanes = f"{link.below.current_width} of {_counted(link.allowed_width or 0, 'lane')}"
             summary = f"the link {link.above.address} to {link.below.address} runs {lanes}"
-            evidence = link.below.cite("current_width", "max_width") + link.above.cite("max_width")
-            return Warn(gpu, summary, evidence, reseat(link.below.address), cause=f"narrow-{link.below.address}")
+            return Warn(gpu, summary, _widths(link), reseat(link.below.address), cause=f"narrow-{link.below.address}")
+    if made_up := [link for link in known if link.width_made_up]:
+        reason = f"{made_up[0].above.address} tells a width that cannot be its own, as ports of a virtual machine do"
+        return NotApplicable(gpu, reason, _widths(made_up[0]))
     if len(known) < len(path) and not known:
         return NotApplicable(gpu, "the ports above it do not tell their width")
     if len(known) < len(path):
@@ -319,6 +321,10 @@ def _judge_links(gpu: PciGpu, path: tuple[PciLink, ...]) -> Verdict:
         )
     evidence = tuple(seen for link in known for seen in link.below.cite("current_width"))
     return Pass(gpu, _counted(known[0].below.current_width or 0, "lane"), evidence)
+
+
+def _widths(link: PciLink) -> Cited:
+    return link.below.cite("current_width", "max_width") + link.above.cite("max_width")
 
 
 @check("pcie.aer-errors", link=Link.PCIE, over=PciGpus, advisory=True, title="No uncorrectable PCIe errors are counted")

@@ -27,6 +27,7 @@ from gpudoctor.verdicts import (
     Verdict,
     Verdicts,
     Warn,
+    Why,
 )
 
 RAILS, USE, PLACEMENT = "topology.rails", "topology.use", "topology.placement"
@@ -99,6 +100,9 @@ def _rail(
     if len(beside) < FEWEST_PEERS or lacking * MINORITY > len(nearest):
         if not best:
             return NotApplicable(gpu, "how far the adapters are is not told", gpu.cite("path"))
+        if len(beside) * 2 > len(nearest):
+            reason = f"{len(beside)} of {len(nearest)} GPUs have an adapter below their own switch, as the machine may be built"
+            return NotApplicable(gpu, reason, evidence)
         return Pass(gpu, f"{_names(nics)} ({best}), and no nearer to most of its peers", evidence)
     if (unseen := hidden or rdma.moved_away) is not None:
         return unseen.about(gpu)
@@ -163,7 +167,9 @@ def _use(gpu: PciGpu, device: Device, topology: Topology, nics: list[Device]) ->
     if numa is None or not cpus:
         unseen = no_layout(topology, gpu)
         return unseen or NotApplicable(gpu, "no CPU is nearer to it than the others")
-    words = [f"CPUs {cpus} (numactl --cpunodebind={numa} --membind={numa})"]
+    node = topology.node(numa)
+    binding = f" ({node.binding})" if node is not None and node.binding else ""
+    words = [f"CPUs {cpus}{binding}"]
     evidence = device.cite("numa") + topology.cite("nodes")
     if best in BELOW_ONE_SWITCH:
         words.append(f"RDMA by {', '.join(nic.name for nic in near)} ({best})")
@@ -184,9 +190,10 @@ def placement(topology: Topology, placement: Placement) -> Verdicts:
     """A process that may run only on the other processor's CPUs sends every copy and every launch across, and often nobody meant it to.
 
     Judged are the processes that NVML lists on a GPU, and containers and jobs that were given GPUs, by the CPUs and the memory nodes that
-    /proc/PID/status allows. Far is who may run on no CPU near any of its GPUs; who may run everywhere is bound to nothing, and who has GPUs
-    of both sides cannot be near all of them. The kubelet's static CPU policy without a topology policy, Slurm without Cores=, and numactl
-    in front of a launcher instead of each process do this. What watches or gives away GPUs sees all of them on purpose.
+    /proc/PID/status allows. Far is who may run on no CPU of any of its GPUs' processors, several of whose NUMA nodes may lie together
+    (NPS, SNC); who may run everywhere is bound to nothing, and who has GPUs of both sides cannot be near all of them. The kubelet's
+    static CPU policy without a topology policy, Slurm without Cores=, and numactl in front of a launcher instead of each process do
+    this. What watches or gives away GPUs sees all of them on purpose.
     """
     if placement.reason:
         yield NotApplicable(NODE, placement.reason)
@@ -221,11 +228,14 @@ def _placed(topology: Topology, processes: list[BoundProcess], memory: frozenset
     if not known:
         return NotApplicable(about, "its GPUs tell no NUMA node", _told(devices, processes[0]))
     far = [one for one in known if not _is_near(topology, devices, one)]
-    apart = [one for one in known if one not in far and _memory_is_apart(devices, one, memory)]
+    apart = [one for one in known if one not in far and _memory_is_apart(topology, devices, one, memory)]
     wrong = far or apart
     if not wrong:
         evidence = tuple(one.evidence for one in known[:MOST_SHOWN]) + _told(devices, known[0])
         return Pass(about, f"may run on CPUs {known[0].cpus}, near its GPUs", evidence)
+    unseen = next((one for one in topology.unread if one.where.endswith("/distance")), None)
+    if unseen is not None and unseen.why is not Why.NOT_RECORDED:
+        return unseen.about(about)
     return _far(about, workload, topology, devices, wrong, by_memory=not far)
 
 
@@ -251,7 +261,9 @@ def _far(
     pod = workload is not None and workload.pod is not None
     job = workload is not None and workload.kind is GroupKind.JOB
     near = next(topology.cpus_near(devices[address]) for address in first.gpus if address in devices)
-    remedies = nearer_cpus(PLACEMENT, pod=pod, job=job, cpus=near, node=str(nodes[0]) if len(nodes) == 1 else "")
+    own = topology.node(nodes[0]) if len(nodes) == 1 else None
+    whole = own is not None and own.cpus and own.memory_bytes != 0
+    remedies = nearer_cpus(PLACEMENT, pod=pod, job=job, cpus=near, node=numbers if whole else "")
     return Warn(about, summary, evidence, remedies, cause=f"far-{first.key}")
 
 
@@ -262,13 +274,21 @@ def _nodes(devices: Mapping[str, Device], process: BoundProcess) -> list[int]:
 
 def _is_near(topology: Topology, devices: Mapping[str, Device], process: BoundProcess) -> bool:
     """Whether it may run near one of its GPUs at least; a GPU without CPUs near it proves nothing."""
-    near = [topology.cpus_near(devices[address]) for address in process.gpus if address in devices]
+    near = [_cpus_beside(topology, devices[address]) for address in process.gpus if address in devices]
     return any(not cpu_set(cpus) or process.may_run_on(cpus) for cpus in near)
 
 
-def _memory_is_apart(devices: Mapping[str, Device], process: BoundProcess, memory: frozenset[int]) -> bool:
+def _cpus_beside(topology: Topology, gpu: Device) -> str:
+    """The CPUs of the GPU's processor, else the nearest."""
+    nodes = topology.side(gpu.numa) if gpu.numa is not None else ()
+    return ",".join(node.cpus for node in nodes if node.cpus) or topology.cpus_near(gpu)
+
+
+def _memory_is_apart(
+    topology: Topology, devices: Mapping[str, Device], process: BoundProcess, memory: frozenset[int]
+) -> bool:
     """Whether its GPUs have memory near them, and it may use none of that."""
-    near = memory & set(_nodes(devices, process))
+    near = memory & {node.number for number in _nodes(devices, process) for node in topology.side(number)}
     return bool(process.memory and near) and not cpu_set(process.memory) & near
 
 

@@ -1,7 +1,5 @@
 """Topology: does the kernel know what is near to what, are the CPUs near the GPUs online, and does the driver see the same tree?"""
 
-from collections.abc import Iterable
-
 from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.kernel_log import KernelLog
@@ -99,7 +97,8 @@ def _numa(topology: Topology, devices: list[Device], log: Reading[KernelLog]) ->
         gpus = sum(device.kind == "gpu" for device in astray)
         nics = len(astray) - gpus
         nodes = max(len(told), sum(1 for node in topology.numa_nodes if node.cpus))
-        what = " and ".join(f"{count} of {whole} {noun}" for count, whole, noun in _counts(topology, gpus, nics))
+        counts = ((gpus, len(topology.gpus), "GPUs"), (nics, len(devices) - len(topology.gpus), "RDMA adapters"))
+        what = " and ".join(f"{count} of {whole} {noun}" for count, whole, noun in counts if count)
         summary = f"{what} tell no NUMA node, although there are {nodes}: no work can be placed near them"
         said = () if isinstance(log, Unread) else tuple(log.lines(_NO_NODE, "Unknown NUMA node")[:1])
         evidence = tuple(seen for device in astray[:MOST_SHOWN] for seen in device.cite("numa"))
@@ -111,13 +110,6 @@ def _numa(topology: Topology, devices: list[Device], log: Reading[KernelLog]) ->
     words = ", ".join(f"{name} on NUMA node {number}" for number, name in _by_node(topology.gpus))
     evidence = tuple(seen for device in devices for seen in device.cite("numa"))
     return Pass(NODE, words, evidence)
-
-
-def _counts(topology: Topology, gpus: int, nics: int) -> Iterable[tuple[int, int, str]]:
-    if gpus:
-        yield gpus, len(topology.gpus), "GPUs"
-    if nics:
-        yield nics, len(topology.nics), "RDMA adapters"
 
 
 def _by_node(gpus: tuple[Device, ...]) -> list[tuple[int, str]]:

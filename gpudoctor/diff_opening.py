@@ -41,7 +41,12 @@ def opened(letter: str, given: str, registry: Registry, config: str | None, dead
 
 
 def _is_report(given: str) -> bool:
-    """By content: JSON of one of our schemas, or a page. What nvidia-smi prints is XML, not HTML."""
+    """By content: JSON of one of our schemas, or a page. What nvidia-smi prints is XML, not HTML.
+
+    A pipe is no file: its beginning can be read only once, and nobody may ever write to it.
+    """
+    if not os.path.isfile(given):
+        return False
     try:
         with open(given, "rb") as file:
             head = file.read(HEAD).removeprefix(b"\xef\xbb\xbf").lstrip()

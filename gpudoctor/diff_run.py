@@ -63,7 +63,7 @@ def _parts(a: Party, b: Party, pairs: Pairs, way: Way, words: Likeness) -> tuple
         *files.files(a, b, words),
         *hardware.gpus(a, b, pairs, way),
         *hardware.links(a, b, pairs),
-        *hardware.topology(a, b, pairs),
+        *hardware.topology(a, b, pairs, way),
         *modes.modes(a, b, pairs),
         *modes.sharing(a, b, pairs, words),
         *findings.applying(a, b),
@@ -73,7 +73,8 @@ def _parts(a: Party, b: Party, pairs: Pairs, way: Way, words: Likeness) -> tuple
 
 
 def _counted(a: Party, b: Party, pairs: Pairs, way: Way, time: Between) -> tuple[list[Counter], list[Gap]]:
-    found = [*counters.counters(a, b, pairs, way, time), *counters.xids(a, b, pairs, way, time)]
+    parts = (counters.counters, counters.errors_of_links, counters.xids)
+    found = [one for part in parts for one in part(a, b, pairs, way, time)]
     return [one for one in found if isinstance(one, Counter)], [one for one in found if isinstance(one, Gap)]
 
 

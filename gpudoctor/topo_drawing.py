@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from gpudoctor import __version__
 from gpudoctor.chain import Link
 from gpudoctor.facts.desk import Desk, Reading
@@ -28,7 +30,7 @@ def draw(
     full = desk.get(FullTopology)
     nvml = told if isinstance(told, Nvml) else None
     graph = FullTopology(devices=()) if isinstance(full, Unread) else full
-    matrix = matrix_of(graph, nvml).rows if graph.gpus or nvml is None else _captured(nvml)
+    matrix = _physical(matrix_of(graph, nvml).rows, graph) if graph.gpus or nvml is None else _captured(nvml)
     if not matrix and not graph.devices:
         return full if isinstance(full, Unread) else Unread(Why.NOT_ANSWERED, "", "the node shows no PCI device")
     labels = {row.address: row.name for row in matrix if row.address}
@@ -134,6 +136,15 @@ def _address(bus_id: str | None) -> str:
     return "" if address.startswith("ffff") else address
 
 
+def _physical(rows: tuple[MatrixRow, ...], graph: FullTopology) -> tuple[MatrixRow, ...]:
+    """Without virtual functions, which are as near as their physical one and can be hundreds. The others keep nvidia-smi's numbers."""
+    virtual = {device.address for device in graph.nics if device.virtual_function_of}
+    kept = [at for at, row in enumerate(rows) if row.address not in virtual]
+    if len(kept) == len(rows):
+        return rows
+    return tuple(replace(rows[at], cells=tuple(rows[at].cells[column] for column in kept)) for at in kept)
+
+
 def _captured(nvml: Nvml) -> tuple[MatrixRow, ...]:
     """The matrix that `nvidia-smi topo -m` printed, where nothing but that is known of the node."""
     names = list(dict.fromkeys(name for path in nvml.topology for name in (path.one, path.other)))[:_MOST_CAPTURED]
@@ -169,15 +180,15 @@ def _use(row: MatrixRow, matrix: Sequence[MatrixRow], graph: FullTopology) -> Us
     nearest = min((at for at, _ in found), default=0)
     node = graph.node(int(row.numa)) if row.numa.isdecimal() else None
     several = len(graph.numa_nodes) > 1 and not graph.synthetic
-    bound = node is not None and node.cpus and several
+    has_memory = node is not None and node.cpus and node.memory_bytes != 0
     return Use(
         gpu=row.name,
         address=row.address,
         cpus=row.cpus,
-        memory=(node.number,) if node is not None and node.cpus else (),
+        memory=(node.number,) if node is not None and has_memory else (),
         nics=tuple(name for at, name in found if at == nearest),
         way=WAYS[nearest] if found else "",
-        command=f"numactl --cpunodebind={row.numa} --membind={row.numa}" if bound else "",
+        command=node.binding if node is not None and several else "",
     )
 
 

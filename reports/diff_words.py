@@ -197,13 +197,17 @@ def growth(counter: Counter) -> str:
     """By how much, how fast, or why that is not told."""
     if counter.growth is None:
         return counter.note
+    unit = f" {counter.unit}" if counter.unit else ""
     grown = f"+{number(counter.growth, counter.unit)}"
-    rate = (
-        ""
-        if counter.per_hour is None
-        else f", {counter.per_hour:,.3g}{f' {counter.unit}' if counter.unit else ''} an hour"
-    )
+    rate = "" if counter.per_hour is None else f", {_rate(counter.per_hour)}{unit} an hour"
     return f"{grown}{rate}{f' ({counter.note})' if counter.note else ''}"
+
+
+def _rate(per_hour: float) -> str:
+    """Three digits at least, never as a power of ten. Rates are rounded to a thousandth."""
+    if per_hour == 0:
+        return "under 0.001"
+    return f"{per_hour:,.0f}" if abs(per_hour) >= 100 else f"{per_hour:.3g}"
 
 
 def lacking(gap: Gap) -> str:

@@ -122,7 +122,8 @@ def _subtitle(topo: Topo) -> str:
 def _counts(topo: Topo) -> str:
     gpus = len([row for row in topo.matrix if not row.name.startswith("NIC")])
     found = counted(len(topo.remarks), "finding") if topo.remarks else "no finding"
-    return f"{counted(gpus, 'GPU')}, {counted(len(topo.of_kind('nic')), 'network adapter')}, {found}"
+    adapters = [one for one in topo.of_kind("nic") if not one.virtual_function_of]
+    return f"{counted(gpus, 'GPU')}, {counted(len(adapters), 'network adapter')}, {found}"
 
 
 # Boxes ---------------------------------------------------------------------------------------------------------------

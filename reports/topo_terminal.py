@@ -44,7 +44,7 @@ def render(topo: Topo, look: Look) -> str:
 
 def in_one_line(topo: Topo) -> str:
     """What there is, how NVLinks join the GPUs, and how many findings."""
-    adapters = [one for one in topo.of_kind("nic") if one.rdma]
+    adapters = [one for one in topo.of_kind("nic") if one.rdma and not one.virtual_function_of]
     parts = [
         counted(len(topo.packages), "socket") if topo.packages else "",
         counted(len([node for node in topo.numa_nodes if node.cpus]), "NUMA node") if topo.numa_nodes else "",

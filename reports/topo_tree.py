@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from gpudoctor.facts.numa import NumaNode, Package
+from gpudoctor.facts.pci_link import MADE_UP_WIDTH
 from gpudoctor.facts.topology import DeviceLink
 from gpudoctor.topo import Function, Topo
 
@@ -81,7 +82,7 @@ def _numa(socket: Socket) -> set[int]:
 
 
 def _localities(topo: Topo) -> Mapping[int, Locality]:
-    """By number. Memory of a GPU goes with the GPU, other memory without CPUs stands alone."""
+    """By number. Memory of a GPU goes with the GPU, other memory without CPUs stands alone; spare nodes with neither are left out."""
     nodes = {node.number: node for node in topo.numa_nodes}
     owned = {node.gpu: node for node in topo.numa_nodes if node.gpu}
     found = {number: Locality(number, node) for number, node in sorted(nodes.items()) if not node.gpu}
@@ -90,7 +91,13 @@ def _localities(topo: Topo) -> Mapping[int, Locality]:
         place = found.setdefault(number, Locality(number, nodes.get(number)))
         place.bridges.append(_bridge(root, functions, topo))
         place.memories += [owned[one.address] for one in functions if one.address in owned]
-    return dict(sorted(found.items(), key=lambda item: (item[0] < 0, item[0])))
+    drawn = {number: place for number, place in found.items() if place.bridges or not _is_spare(place.node)}
+    return dict(sorted(drawn.items(), key=lambda item: (item[0] < 0, item[0])))
+
+
+def _is_spare(node: NumaNode | None) -> bool:
+    """Whether it has neither CPUs nor memory: on Grace each GPU has eight nodes, seven of them for MIG instances that it may get."""
+    return node is not None and node.told and not node.cpus and node.memory_bytes == 0
 
 
 def _by_root(topo: Topo) -> Mapping[str, list[Function]]:
@@ -184,9 +191,12 @@ def _narrowed_between(pair: tuple[Function | None, Function]) -> str:
 def narrowed(function: Function, above: Function | None) -> str:
     """`x8 of x16` where a link has fewer lanes than both of its ends can; a slower rate may be saving power.
 
-    Ways alternate: a port, then what its link leads to. What is in the place of a port has its link below itself.
+    Ways alternate: a port, then what its link leads to. What is in the place of a port has its link below itself. Ports that a
+    virtual machine's host makes up say nothing of the slot.
     """
     link = function.link
+    if above is not None and above.link is not None and above.link.max_width == MADE_UP_WIDTH:
+        return ""
     ends = [one.link.max_width for one in (function, above) if one is not None and one.link is not None]
     if link is None or not link.width or not all(ends) or len(ends) < 2 or len(function.path) % 2:
         return ""

@@ -1,6 +1,7 @@
 """`gpudoctor diff` through the front door: what broke, healed, changed and grew, and what a side does not hold."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -288,6 +289,112 @@ def test_a_boot_in_between_starts_counters_anew(tmp_path: Path, later: DiffNode,
     assert (rows["growth"], rows["per_hour"], rows["note"]) == (1.0, None, "kept by the board")
     assert "the node booted in between: counters since then start anew" in said["notes"]
     assert "boot id" in {one["what"] for one in said["identity"]}
+
+
+PORT_ABOVE = "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0"
+"""Of the first GPU."""
+AER_FATAL = f"{PORT_ABOVE}/{FIRST}/aer_dev_fatal"
+
+
+def test_errors_that_the_kernel_counts_of_links_grow_at_a_rate(tmp_path: Path, later: DiffNode, differ: Differ) -> None:
+    before = DiffNode(HEALTHY, tmp_path / "before")
+    before.text(AER_FATAL, "DLP 2\nTOTAL_ERR_FATAL 2\n")
+    later.text(AER_FATAL, "DLP 14\nTOTAL_ERR_FATAL 14\n")
+    later.text(f"{PORT_ABOVE}/{FIRST}/aer_dev_nonfatal", "CmpltTO 3\nTOTAL_ERR_NONFATAL 3\n")
+    later.text(f"{PORT_ABOVE}/aer_dev_fatal", "SDES 24\nTOTAL_ERR_FATAL 24\n")
+    told = counters(differ.told(before.place, later.place))
+    fatal = told[FIRST, "AER errors, fatal"]
+    assert (fatal["a"], fatal["b"], fatal["growth"], fatal["per_hour"], fatal["counts"]) == (2.0, 14.0, 12.0, 0.5, True)
+    assert told[FIRST, "AER errors, not fatal"]["growth"] == 3.0
+    assert told[FIRST, "AER errors of the port above, fatal"]["per_hour"] == 1.0
+    assert f"{FIRST} AER errors, fatal: 2 → 14  +12, 0.5 an hour" in differ(before.place, later.place)[1]
+    # The kernel counts since the boot, whatever became of the driver.
+    later.say("[86000.1] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.163.01")
+    assert counters(differ.told(before.place, later.place))[FIRST, "AER errors, fatal"]["growth"] == 12.0
+    later.booted()
+    anew = counters(differ.told(before.place, later.place))[FIRST, "AER errors, fatal"]
+    assert (anew["growth"], anew["note"]) == (None, "counts anew: the node booted in between")
+
+
+def test_what_one_side_does_not_hold_of_aer_is_a_gap(tmp_path: Path, differ: Differ) -> None:
+    lacking = DiffNode("slot-wired-x8-workstation", tmp_path / "lacking")
+    for path in [one["path"] for one in lacking._entries() if "/aer_dev_" in one["path"]]:
+        lacking.forget(path)
+    said = differ.told(fixture("slot-wired-x8-workstation"), lacking.place)
+    assert [one["what"] for one in said["gaps"] if one["area"] == "counters"] == [["AER errors"]]
+
+
+def test_what_rdma_ports_count_grows_at_a_rate(tmp_path: Path, differ: Differ) -> None:
+    healthy = "hgx-h100-with-eight-ib-nics"
+    later = DiffNode(healthy, tmp_path / "later")
+    later.manifest(recorded_at=LATER)
+    paths = [one["path"] for one in later._entries() if one["path"].endswith("/ports/1/counters/symbol_error")]
+    folder = next(path.rpartition("/")[0] for path in paths if "/mlx5_2/" in path)
+    for name, count in {"symbol_error": 2400, "link_downed": 3, "local_link_integrity_errors": 15}.items():
+        later.text(f"{folder}/{name}", f"{count}\n")
+    said = differ.told(fixture(healthy), later.place)
+    told = counters(said)
+    symbols = told["mlx5_2", "symbol_error"]
+    assert (symbols["growth"], symbols["per_hour"], symbols["counts"]) == (2400.0, 100.0, True)
+    assert told["mlx5_2", "link_downed"]["per_hour"] == 0.125
+    ended = told["mlx5_2", "local_link_integrity_errors"]
+    assert (ended["growth"], ended["per_hour"], ended["note"]) == (15.0, None, "it has come to its end")
+    later.renamed("n2")
+    nodes = differ.told(fixture(healthy), later.place)
+    assert nodes["way"] == "nodes" and not counters(nodes)["mlx5_2", "symbol_error"]["counts"]
+
+
+def test_an_adapter_that_a_pod_may_have_to_itself_is_not_said_to_be_gone(tmp_path: Path, differ: Differ) -> None:
+    healthy, mode = "hgx-h100-with-eight-ib-nics", "/sys/module/ib_core/parameters/netns_mode"
+    later = DiffNode(healthy, tmp_path / "later")
+    entries = later.place / "entries.jsonl"
+    lines = entries.read_text("utf-8").splitlines(keepends=True)
+    entries.write_text("".join(one for one in lines if "infiniband/mlx5_3" not in one), "utf-8")
+    later.text(mode, "Y\n")
+    said = differ.told(fixture(healthy), later.place)
+    (gone,) = [one for one in changes(said, "topology") if one["what"].startswith("network adapter")]
+    assert (gone["a"], gone["b"]) == ("mlx5_3", None)
+    later.text(mode, "N\n")
+    said = differ.told(fixture(healthy), later.place)
+    assert not changes(said, "topology")
+    (gap,) = [one for one in said["gaps"] if one["area"] == "topology"]
+    assert (gap["side"], gap["what"]) == ("B", ["mlx5_3"]) and "a pod may have the missing one" in gap["why"]
+
+
+@pytest.mark.parametrize("way", ["times", "nodes"])
+def test_an_adapter_whose_bus_has_another_number_is_the_same_one(way: str, tmp_path: Path, differ: Differ) -> None:
+    healthy = "hgx-h100-with-eight-ib-nics"
+    later = DiffNode(healthy, tmp_path / "later")
+    later.manifest(recorded_at=LATER)
+    entries = later.place / "entries.jsonl"
+    counter = '/mlx5_0/ports/1/counters/link_downed", "type": "file", "text": "'
+    renumbered = entries.read_text("utf-8").replace("0000:19:00.0", "0000:1f:00.0")
+    entries.write_text(renumbered.replace(f"{counter}0", f"{counter}24"), "utf-8")
+    for folder in sorted(later.place.rglob("0000:19:00.0")):
+        folder.rename(folder.with_name("0000:1f:00.0"))
+    said = differ.told(fixture(healthy), later.place, "--as", way)
+    (moved,) = [one for one in (*said["changes"], *said["identity"]) if one["what"] == "address of mlx5_0"]
+    assert (moved["a"], moved["b"], moved["counts"]) == ("0000:19:00.0", "0000:1f:00.0", way == "times")
+    assert not [one for one in said["changes"] if one["what"].startswith("network adapter")]
+    assert counters(said)["mlx5_0", "link_downed"]["growth"] == (24.0 if way == "times" else None)
+
+
+@pytest.mark.parametrize(("replays", "words"), [(120_000, "5,000 an hour"), (36, "1.5 an hour"), (1, "0.042 an hour")])
+def test_rates_are_no_powers_of_ten(replays: int, words: str, later: DiffNode, differ: Differ) -> None:
+    later.gpu(0, pcie__replays=replays)
+    assert f"PCIe replays: 0 → {replays:,}  +{replays:,}, {words}" in differ(fixture(HEALTHY), later.place)[1]
+
+
+def test_a_rate_too_small_to_be_told_is_not_none(later: DiffNode, differ: Differ) -> None:
+    later.manifest(recorded_at="2027-11-30T12:00:00Z")
+    later.gpu(0, pcie__replays=1)
+    assert "+1, under 0.001 an hour" in differ(fixture(HEALTHY), later.place)[1]
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path, differ: Differ) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    code, out, err = differ(tmp_path / "pipe", fixture(HEALTHY))
+    assert (code, out) == (3, "") and "is neither a file nor a directory" in err
 
 
 def test_a_boot_alone_is_identity(later: DiffNode, differ: Differ) -> None:

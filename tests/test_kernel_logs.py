@@ -17,6 +17,7 @@ import pytest
 
 from gpudoctor.config import Config
 from gpudoctor.facts.desk import Desk
+from gpudoctor.facts.infiniband import LINK_DOWN, MODULE_EVENT
 from gpudoctor.facts.kernel_log import NAME, PREVIOUS, KernelLog, PreviousKernelLog
 from gpudoctor.facts.log_anchors import ANCHORS, NVIDIA_WORDS
 from gpudoctor.facts.raw import CommandOutput, Log, SourceKind
@@ -236,6 +237,22 @@ def test_every_anchor_is_found_among_letters_that_are_rare_and_that_are_not(monk
             line = f"[    2.000000] words {anchor.words}x {anchor.beside[0] if anchor.beside else ''}"
             block = f"{usual}\n" * 900
             assert line in _searched(f"{block}{line}\n{block}").last.text.splitlines()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "mlx5_core 0000:bb:00.0 ens16f0np0: Link down",
+        "bnxt_en 0000:bb:00.0 ens16f0np0: NIC Link is Down",
+        "mlx5_core 0000:bb:00.0: Port module event: module 0, Cable unplugged",
+    ],
+)
+def test_what_is_looked_for_by_an_adapters_address_has_an_anchor(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _small_pieces(monkeypatch, 1 << 16)
+    line = f"[   90.000000] {words}"
+    block = "[    1.000000] usb 1-1: new device\n" * 2000
+    assert LINK_DOWN.search(line) or MODULE_EVENT.search(line)
+    assert line in _searched(f"{block}{line}\n{block}").last.text.splitlines()
 
 
 def test_a_message_keeps_its_further_lines_and_a_report_its_stack(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpudoctor.report import Finding
 from gpudoctor.sources.recorded import Record
 from gpudoctor.verdicts import Status
 from tests.rail_node import ADAPTERS, BUSES, GPUS, NAMES, RailNode
@@ -14,6 +15,11 @@ CHECKS = (PORTS, ERRORS, NODES)
 def statuses(machine: RailNode, check: str) -> set[Status]:
     """How its findings ended."""
     return {finding.status for finding in machine.findings(check)}
+
+
+def about(machine: RailNode, check: str, key: str) -> Finding:
+    """Its finding about one adapter."""
+    return next(finding for finding in machine.findings(check) if finding.subject.key == key)
 
 
 def test_eight_rails_that_are_well() -> None:
@@ -88,6 +94,26 @@ def test_virtual_functions_are_left_alone() -> None:
     assert machine.alarmed() == []
 
 
+def test_planes_and_subfunctions_of_an_adapter_follow_it() -> None:
+    """Each plane of ConnectX-8 has one lane; a subfunction nobody uses is down."""
+    machine = RailNode()
+    place = machine.place(ADAPTERS[2])
+    planes = {"state": "4: ACTIVE", "rate": "200 Gb/sec (1X XDR)", "link_layer": "InfiniBand"}
+    unused = {"state": "1: DOWN", "rate": "10 Gb/sec (4X SDR)", "link_layer": "InfiniBand"}
+    for name, below, ports, told in (("smi0", "", 4, planes), ("mlx5_9", "mlx5_core.sf.4/", 1, unused)):
+        folder = f"{place}/{below}infiniband/{name}"
+        machine.link(f"/sys/class/infiniband/{name}", f"../../{folder.removeprefix('/sys/')}")
+        machine.text(f"{folder}/board_id", "MT_0000000838\n")
+        for number in range(1, ports + 1):
+            for file, value in told.items():
+                machine.text(f"{folder}/ports/{number}/{file}", f"{value}\n")
+    assert machine.alarmed() == []
+    for check in (PORTS, ERRORS):
+        finding = about(machine, check, "smi0")
+        assert finding.status is Status.SKIP and "mlx5_2" in finding.summary
+    assert [one.subject.key for one in machine.down(2).warned(PORTS)] == ["mlx5_2"]
+
+
 def test_nothing_is_read_of_hundreds_of_virtual_functions() -> None:
     machine = RailNode()
     for at in range(100):
@@ -116,6 +142,48 @@ def test_equal_cards_that_are_far_from_all_gpus_are_put_to_other_uses() -> None:
     assert machine.alarmed() == []
 
 
+def test_a_name_of_thousands_of_digits_is_a_name() -> None:
+    machine = RailNode()
+    name = f"mlx5_{'9' * 5000}"
+    below = f"{machine.place(ADAPTERS[0]).removeprefix('/sys/')}/infiniband/{name}"
+    machine.link(f"/sys/class/infiniband/{name}", f"../../{below}")
+    assert {one.status for one in machine.findings(PORTS)} == {Status.PASS}
+
+
+def broadcom() -> RailNode:
+    """Four adapters and one of another chip, each at a root port of its own: bnxt_re calls all its chips alike."""
+    machine = RailNode(rails=(), layer="Ethernet")
+    for at in range(5):
+        root, address = f"0000:c{at}:01.0", f"0000:c{at + 5}:00.0"
+        machine.put(root, f"/sys/devices/pci0000:c{at}/{root}", "pcieport", 1, **{"class": "0x060400"})
+        machine.adapter(7, NAMES[at], address, layer="Ethernet", below=machine.place(root))
+        folder = f"{machine.place(address)}/infiniband/{NAMES[at]}"
+        machine.tree.put(f"{folder}/board_id", Record(error="ENOENT"))
+        machine.text(f"{folder}/hca_type", "Broadcom NetXtreme-C/E RoCE Driver HCA\n")
+        machine.function_file(address, device="0x1760" if at < 4 else "0x16d7")
+    return machine
+
+
+def changed(machine: RailNode, at: int, **files: str) -> RailNode:
+    """Other words in the files of the port of one of these adapters."""
+    for name, value in files.items():
+        machine.text(f"{machine.place(f'0000:c{at + 5}:00.0')}/infiniband/{NAMES[at]}/ports/1/{name}", f"{value}\n")
+    return machine
+
+
+DOWN_AND_SLOW = ({"state": "1: DOWN", "rate": "10 Gb/sec (4X SDR)"}, {"rate": "25 Gb/sec (1X EDR)"})
+
+
+@pytest.mark.parametrize("files", DOWN_AND_SLOW)
+def test_chips_that_their_driver_calls_alike_are_no_peers(files: dict[str, str]) -> None:
+    assert changed(broadcom(), 4, **files).warned(PORTS) == []
+    assert [one.subject.key for one in changed(broadcom(), 3, **files).warned(PORTS)] == ["mlx5_3"]
+    unseen = changed(broadcom(), 4, **files)
+    for at in range(5):
+        unseen.hidden(f"{unseen.place(f'0000:c{at + 5}:00.0')}/device")
+    assert unseen.warned(PORTS) == []
+
+
 def test_a_link_without_a_subnet_manager_is_no_matter_of_the_cable() -> None:
     (finding,) = RailNode().port(5, state="2: INIT", lid="0xffff").warned(PORTS)
     assert finding.subject.key == "mlx5_5" and "INIT" in finding.summary and "subnet manager" in finding.summary
@@ -135,6 +203,38 @@ def test_a_node_that_has_just_started_is_left_alone() -> None:
     machine = RailNode().down(3).port(5, state="2: INIT")
     machine.text("/proc/uptime", "90.00 100.00\n")
     assert machine.warned(PORTS) == []
+
+
+def test_in_the_first_minutes_a_port_that_is_down_is_not_called_well() -> None:
+    machine = RailNode().down(3)
+    machine.text("/proc/uptime", "90.00 100.00\n")
+    finding = about(machine, PORTS, "mlx5_3")
+    assert finding.status is Status.SKIP and "the node has just started" in finding.summary
+    assert about(machine, PORTS, "mlx5_2").status is Status.PASS
+
+
+def with_ports(machine: RailNode, at: int, count: int) -> str:
+    """An adapter in switchdev mode, all ports up; gives the folder of its ports."""
+    folder = f"{machine.place(ADAPTERS[at])}/infiniband/{NAMES[at]}/ports"
+    for number in range(2, count + 1):
+        for name, value in {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "link_layer": "Ethernet"}.items():
+            machine.text(f"{folder}/{number}/{name}", f"{value}\n")
+    return folder
+
+
+def test_in_switchdev_mode_the_port_of_an_unused_virtual_function_is_down() -> None:
+    machine = RailNode(layer="Ethernet")
+    folders = [with_ports(machine, at, 5) for at in range(8)]
+    machine.text(f"{folders[7]}/4/state", "1: DOWN\n")
+    assert machine.alarmed() == []
+    assert len(machine.findings(PORTS)) == 40
+
+
+def test_many_ports_of_one_adapter_leave_room_for_the_others() -> None:
+    machine = RailNode()
+    with_ports(machine, 0, 100)
+    assert {one.subject.key for one in machine.down(5).findings(PORTS)} >= set(NAMES)
+    assert [one.subject.key for one in machine.warned(PORTS)] == ["mlx5_5"]
 
 
 def test_a_port_at_half_the_rate_of_its_peers() -> None:
@@ -242,6 +342,22 @@ def test_counters_that_cannot_be_read_are_no_pass() -> None:
     machine = RailNode()
     machine.hidden(f"{machine.place(ADAPTERS[1])}/infiniband/mlx5_1/ports/1/counters/symbol_error")
     assert [one.subject.key for one in machine.findings(ERRORS) if one.status is Status.UNKNOWN] == ["mlx5_1"]
+
+
+@pytest.mark.parametrize(
+    ("counter", "end"),
+    [("link_downed", 255), ("symbol_error", 65535), ("local_link_integrity_errors", 15)],
+)
+def test_of_a_counter_at_its_end_no_rate_is_known(counter: str, end: int) -> None:
+    machine = RailNode().port(2, **{counter: str(end)})
+    machine.text("/proc/uptime", f"{200 * 86400}.00 100.00\n")
+    assert machine.alarmed() == []
+    finding = about(machine, ERRORS, "mlx5_2")
+    assert finding.status is Status.UNKNOWN and f"{counter} at {end}, where it ends" in finding.summary
+    assert "perfquery -R -C mlx5_2 -P 1" in finding.would_need and str(end) in cited(finding)
+    assert about(machine.port(2, **{counter: str(end - 1)}), ERRORS, "mlx5_2").status is Status.PASS
+    machine.text("/proc/uptime", "3600.00 100.00\n")
+    assert [one.subject.key for one in machine.port(2, **{counter: str(end)}).warned(ERRORS)] == ["mlx5_2"]
 
 
 # Device nodes ----------------------------------------------------------------------------------------------------------

@@ -355,6 +355,26 @@ def test_a_port_that_says_less_than_its_link_does_is_not_believed() -> None:
     assert result.why == "not-applicable" and "cannot be its own" in result.detail
 
 
+@pytest.mark.parametrize(
+    ("lanes", "port", "status", "words"),
+    [
+        ("8", "32", Status.SKIP, "tells a width that cannot be its own"),
+        ("8", "1", Status.SKIP, "tells a width that cannot be its own"),
+        ("32", "32", Status.SKIP, "tells a width that cannot be its own"),
+        ("16", "32", Status.PASS, "16 lanes"),
+        ("16", "1", Status.PASS, "16 lanes"),
+        ("8", "16", Status.WARN, "8 of 16 lanes"),
+    ],
+)
+def test_lanes_are_not_held_against_a_port_that_is_made_up(lanes: str, port: str, status: Status, words: str) -> None:
+    """QEMU's root ports claim x32, older ones x1, whatever slot the GPU is in."""
+    box = Machine()
+    box.text(f"{PLACES[PORTS[0]]}/current_link_width", f"{lanes}\n")
+    box.text(f"{SWITCH}/{PORTS[0]}/max_link_width", f"{port}\n")
+    finding = about(diagnose(box.node()).result("pcie.link-width"), GPUS[0])
+    assert finding.status is status and words in finding.summary
+
+
 @pytest.mark.parametrize("text", ["Unknown", "Unknown speed", "", "255 GT/s PCIe", "16.0 GT/s PCIe x16"])
 def test_a_speed_without_a_name_is_not_known(text: str) -> None:
     box = Machine()

@@ -208,6 +208,35 @@ def test_fewer_lanes_than_both_ends_have() -> None:
     assert narrowed(one(4, 16, hops=3), one(16, 16)) == "", "a switch's lower port has its link below itself"
 
 
+def test_a_port_that_a_virtual_machine_made_up_says_nothing_of_lanes() -> None:
+    from gpudoctor.facts.topology import DeviceLink
+
+    own, above = (
+        Function("0000:01:00.0", "gpu", path=("x", "y"), link=DeviceLink(16.0, 8, 32.0, most)) for most in (16, 32)
+    )
+    assert narrowed(own, above) == ""
+
+
+def test_spare_numa_nodes_are_left_out() -> None:
+    result = of_fixture("gb200-tray-with-gpu-memory-online")
+    assert len(result.numa_nodes) == 34 and [place.number for one in arranged(result) for place in one.localities] == [
+        0,
+        1,
+    ]
+    assert "NUMA node 3" not in shown(result) and "NUMA node 3" not in topo_svg.render(result)
+    assert "memory without CPUs" in shown(of_fixture("numa-node-of-cxl-memory"))
+
+
+def test_virtual_functions_count_with_their_physical_one(trees: list[tuple[Machine, Topo]]) -> None:
+    result = named(trees, "virtual functions")
+    assert sum(bool(one.virtual_function_of) for one in result.of_kind("nic")) == 3
+    assert [row.name for row in result.matrix] == ["GPU0", "GPU1", "NIC0"]
+    assert all(len(row.cells) == 3 for row in result.matrix)
+    assert {use.nics for use in result.use} == {("mlx5_0",)}
+    assert "2 GPUs, 1 RDMA adapter" in shown(result, quiet=True)
+    assert "2 GPUs, 1 network adapter," in topo_svg.render(result)
+
+
 def test_what_a_text_of_nvidia_smi_tells_is_drawn(tmp_path: Path) -> None:
     place = tmp_path / "topo.txt"
     place.write_text(

@@ -14,6 +14,7 @@ from gpudoctor.registry import built_in
 from gpudoctor.run import Selection, run
 from gpudoctor.sources.opening import open_source
 from gpudoctor.testing import node, run_node
+from gpudoctor.topo_run import topo
 from gpudoctor.verdicts import Status
 from tests.captures import DEVICES, diagnose
 from tests.rail_node import ADAPTERS, BUSES, GPUS, RailNode
@@ -60,6 +61,16 @@ def test_no_gpu_tells_its_numa_node() -> None:
     (finding,) = machine.warned(NUMA)
     assert finding.subject.key == "node" and "8 of 8 GPUs" in finding.summary and "-1" in cited(finding)
     assert "performance will be reduced" in cited(finding) and machine.alarmed() == [finding.id]
+
+
+def test_virtual_functions_are_not_among_the_adapters_that_tell_no_numa_node() -> None:
+    machine = RailNode()
+    for address in ADAPTERS:
+        machine.function_file(address, numa_node="-1")
+    address = machine.adapter(0, "mlx5_9", "0000:13:00.1")
+    machine.link(f"{machine.place(address)}/physfn", f"../{ADAPTERS[0]}")
+    (finding,) = machine.warned(NUMA)
+    assert finding.summary.startswith("8 of 8 RDMA adapters tell no NUMA node")
 
 
 def test_one_node_has_nothing_to_tell() -> None:
@@ -159,6 +170,14 @@ def test_fewer_adapters_than_gpus_are_a_purchase(rails: list[int]) -> None:
     assert accused == ([GPUS[6], GPUS[7]] if len(rails) == 6 else [])
 
 
+def test_too_many_without_an_adapter_beside_them_are_not_said_to_be_as_near_as_their_peers() -> None:
+    findings = {one.subject.key: one for one in RailNode(rails=range(5)).findings(RAILS)}
+    finding = findings[GPUS[7]]
+    assert finding.status is Status.SKIP and finding.summary.startswith("5 of 8 GPUs have an adapter below their own")
+    few = {one.subject.key: one for one in RailNode(rails=range(3)).findings(RAILS)}[GPUS[7]]
+    assert few.status is Status.PASS and "no nearer to most of its peers" in few.summary
+
+
 def test_adapters_that_could_not_be_seen_are_not_missing() -> None:
     machine = RailNode(rails=[0, 1, 2, 3, 4, 6, 7])
     machine.hidden("/sys/class/infiniband/mlx5_5")
@@ -200,6 +219,26 @@ def test_what_to_put_beside_a_gpu() -> None:
     findings = {one.subject.key: one for one in RailNode().findings(USE)}
     assert findings[GPUS[0]].summary == "CPUs 0-31 (numactl --cpunodebind=0 --membind=0); RDMA by mlx5_0 (PIX)"
     assert "CPUs 32-63" in findings[GPUS[7]].summary and "mlx5_7 (PIX)" in findings[GPUS[7]].summary
+
+
+def test_nobody_is_told_to_take_memory_of_a_node_without_memory() -> None:
+    """A processor whose channels have no modules (numactl refuses such a node)."""
+    machine = RailNode()
+    machine.text("/sys/devices/system/node/has_memory", "0\n")
+    findings = {one.subject.key: one.summary for one in machine.findings(USE)}
+    assert findings[GPUS[7]] == "CPUs 32-63 (numactl --cpunodebind=1); RDMA by mlx5_7 (PIX)"
+    assert "--membind=0" in findings[GPUS[0]]
+    uses = {use.gpu: use for use in topo(machine.recorded(), Config(), NOW, judge=False).use}
+    assert (uses["GPU7"].memory, uses["GPU7"].command) == ((), "numactl --cpunodebind=1")
+    assert (uses["GPU0"].memory, uses["GPU0"].command) == ((0,), "numactl --cpunodebind=0 --membind=0")
+
+
+def test_nobody_is_told_to_bind_to_a_node_without_cpus() -> None:
+    machine = RailNode().function_file(GPUS[0], numa_node="2")
+    machine.numa(2, "")
+    for number, distances in enumerate(("10 21 28", "21 10 14", "28 14 10")):
+        machine.text(f"/sys/devices/system/node/node{number}/distance", f"{distances}\n")
+    assert machine.findings(USE)[0].summary == "CPUs 32-63; RDMA by mlx5_0 (PIX)"
 
 
 # Hops and peers --------------------------------------------------------------------------------------------------------
@@ -347,6 +386,14 @@ def test_processes_on_the_other_socket() -> None:
     assert "Cpus_allowed_list: 32-63" in cited(finding) and "numactl --cpunodebind=0" in steps(finding)
 
 
+@pytest.mark.parametrize(("nodes", "bound"), [("0-1", "numactl --cpunodebind=0"), ("1", "taskset --cpu-list 0-31")])
+def test_the_way_to_bind_fits_the_node(nodes: str, bound: str) -> None:
+    machine = RailNode().process(7010, 0, "32-63", memory="1")
+    machine.text("/sys/devices/system/node/has_memory", f"{nodes}\n")
+    (finding,) = machine.warned(PLACEMENT)
+    assert bound in steps(finding)
+
+
 @pytest.mark.parametrize("cpus", ["0-63", "0-31", "31-40", "5"])
 def test_processes_that_may_run_near_their_gpu(cpus: str) -> None:
     machine = RailNode().process(7010, 0, cpus)
@@ -356,6 +403,24 @@ def test_processes_that_may_run_near_their_gpu(cpus: str) -> None:
 def test_a_process_with_gpus_of_both_sides_is_near_one() -> None:
     machine = RailNode().process(7010, 0, "32-63").process(7010, 6, "32-63")
     assert machine.alarmed() == []
+
+
+@pytest.mark.parametrize(
+    ("distances", "accused"), [(("10 12", "12 10"), False), (("10 20", "20 10"), True), (("", ""), True)]
+)
+def test_nodes_of_one_processor_are_no_two_sides(distances: tuple[str, str], accused: bool) -> None:
+    """A processor can show itself as several NUMA nodes (NPS, SNC)."""
+    machine = RailNode().process(7010, 0, "32-63", memory="1")
+    for number, told in enumerate(distances):
+        machine.text(f"/sys/devices/system/node/node{number}/distance", f"{told}\n")
+    assert bool(machine.warned(PLACEMENT)) is accused
+    machine.process(7010, 0, "0-63", memory="1")
+    assert bool(machine.warned(PLACEMENT)) is accused
+
+
+def test_without_the_distances_of_nodes_nobody_is_far() -> None:
+    machine = RailNode().process(7010, 0, "32-63").hidden("/sys/devices/system/node/node0/distance")
+    assert machine.alarmed() == [] and status(machine, PLACEMENT) is Status.UNKNOWN
 
 
 def test_memory_of_the_other_node_only() -> None:

@@ -2,6 +2,7 @@
 
 nvml.h: volatile ECC counts "are reset each time the driver loads", aggregate ones "persist across reboots"; NVLink's and PCIe's counters
 are the driver's and begin with it; remapped rows and retired pages are kept in the board's InfoROM (NVIDIA GPU Memory Error Management).
+AER counts are the kernel's since the boot; those of RDMA ports begin when the adapter's driver is loaded, at the boot or later.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,11 +11,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.diff import Area, Counter, Gap, Way
-from gpudoctor.differing.party import Pairs, Party, gap
+from gpudoctor.differing.party import Pairs, Party, gap, together
 from gpudoctor.facts.boot import booted_at
+from gpudoctor.facts.desk import Reading
 from gpudoctor.facts.driver import NvidiaModule
+from gpudoctor.facts.infiniband import COUNTERS, RdmaPorts
 from gpudoctor.facts.kernel_log import KernelLog
 from gpudoctor.facts.nvml_device import NvmlDevice
+from gpudoctor.facts.pci_ports import PortsAbove
+from gpudoctor.facts.pci_state import PciStates
 from gpudoctor.facts.xid_lines import SXidLine, find_all
 from gpudoctor.knowledge.counters import HELD_DOWN, KEPT, SINCE_LOAD
 
@@ -23,6 +28,7 @@ _SAME_BOOT_SECONDS = 60
 _SHORTEST_HOURS = 1 / 60
 _LOADING = "NVRM: loading NVIDIA"
 MOST_XIDS = 64
+AER = ("AER errors, fatal", "AER errors, not fatal", "AER errors of the port above, fatal")
 
 
 class Between(Struct, frozen=True):
@@ -66,6 +72,51 @@ def counters(a: Party, b: Party, pairs: Pairs, way: Way, time: Between) -> Itera
             yield from _kept(one.address, what, _number(mine, name), _number(theirs, name), way, time)
         for what, left, right, unit, counts in _since_load(mine, theirs):
             yield from _grown(Counter(one.address, what, left, right, unit, counts=counts), way, time)
+
+
+def errors_of_links(a: Party, b: Party, pairs: Pairs, way: Way, time: Between) -> Iterator[Counter | Gap]:
+    """AER errors of GPUs and of the ports above them, and what RDMA ports count. Of two nodes they make no difference."""
+    mine, theirs = _aer(a), _aer(b)
+    if a.desk is not None and b.desk is not None:
+        yield from gap(Area.COUNTERS, "AER errors", bool(mine), bool(theirs))
+    named = {(two.address, what): (one.address, what) for one, two in pairs.pairs for what in AER}
+    renamed = {named[key]: count for key, count in theirs.items() if key in named}
+    for subject, what in sorted(mine.keys() & renamed.keys()):
+        told = Counter(subject, what, mine[subject, what], renamed[subject, what], counts=way is Way.TIMES)
+        yield from _grown(told, way, time, by_boot=True)
+    yield from _ports(a.known(RdmaPorts), b.known(RdmaPorts), way, time)
+
+
+def _aer(party: Party) -> Mapping[tuple[str, str], int]:
+    """By address of the GPU and what is counted, as far as the kernel counts."""
+    states, above = party.known(PciStates), party.known(PortsAbove)
+    found: dict[tuple[str, str], Reading[int | None]] = {}
+    for address, state in ({} if states is None else states.by_address).items():
+        port = None if above is None else above.by_gpu.get(address)
+        counts = (state.fatal_errors, state.nonfatal_errors, None if port is None else port.fatal_errors)
+        found |= {(address, what): count for what, count in zip(AER, counts, strict=True)}
+    return {key: count for key, count in found.items() if isinstance(count, int)}
+
+
+def _ports(one: RdmaPorts | None, two: RdmaPorts | None, way: Way, time: Between) -> Iterator[Counter | Gap]:
+    """Port by port, the adapters put together as those of the topology are."""
+    if one is None or two is None:
+        return
+    ports = together(
+        one.physical,
+        two.physical,
+        lambda port: (port.address, port.number),
+        lambda port: (port.device, port.number),
+    )
+    for left, right in ports.pairs:
+        what = f"error counters of {left.subject.key}"
+        yield from gap(Area.COUNTERS, what, bool(left.counters), bool(right.counters))
+        for name in (name for name in COUNTERS if name in left.counters and name in right.counters):
+            counts = left.counters[name], right.counters[name]
+            told = Counter(left.subject.key, name, *counts, counts=way is Way.TIMES)
+            for counter in _grown(told, way, time, by_boot=True):
+                ends = counter.growth is not None and counts[1] == COUNTERS[name]
+                yield replace(counter, per_hour=None, note="it has come to its end") if ends else counter
 
 
 def xids(a: Party, b: Party, pairs: Pairs, way: Way, time: Between) -> Iterator[Counter | Gap]:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpudoctor.diff import Area, Change, Gap, Way
-from gpudoctor.differing.party import Pairs, Party, gap
+from gpudoctor.differing.party import A, B, Pairs, Party, gap, together
+from gpudoctor.facts.nics import RdmaDevices
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.nvml_device import NvLink, NvmlDevice
 from gpudoctor.facts.pci_link import GpuLinks, PciLink
@@ -49,12 +50,12 @@ def links(a: Party, b: Party, pairs: Pairs) -> Iterator[Change | Gap]:
         yield from _nvlinks(a.devices.get(one.address), b.devices.get(two.address), one.address)
 
 
-def topology(a: Party, b: Party, pairs: Pairs) -> Iterator[Change | Gap]:
+def topology(a: Party, b: Party, pairs: Pairs, way: Way) -> Iterator[Change | Gap]:
     """NUMA nodes and packages, the GPUs' places among them, network adapters, and how pairs of GPUs are joined."""
     one, two = a.fact(Topology), b.fact(Topology)
     if isinstance(one, Topology) and isinstance(two, Topology):
         yield from _machine(one, two)
-        yield from _adapters(one, two)
+        yield from _adapters(one, two, way, (_hidden(a, one), _hidden(b, two)))
         for gpu, other in pairs.pairs:
             left, right = one.by_address.get(gpu.address), two.by_address.get(other.address)
             if left is None or right is None or left.numa is None or right.numa is None:
@@ -154,26 +155,39 @@ def _machine(one: Topology, two: Topology) -> Iterator[Change]:
         yield Change(Area.TOPOLOGY, "CPUs offline", one.cpus_offline or None, two.cpus_offline or None)
 
 
-def _adapters(one: Topology, two: Topology) -> Iterator[Change]:
-    """By address: names come and go with rules of udev."""
-    mine, theirs = ({nic.address: nic for nic in each.nics} for each in (one, two))
-    for address in sorted(mine.keys() | theirs.keys()):
-        left, right = mine.get(address), theirs.get(address)
-        if left is None or right is None:
-            there = two if left is None else one
-            if not (one if there is two else two).unread:
-                told = [None if nic is None else nic.name or "an adapter" for nic in (left, right)]
-                yield Change(Area.TOPOLOGY, f"network adapter {address}", told[0], told[1])
+def _hidden(party: Party, topology: Topology) -> str:
+    """Why a side may have adapters that it does not show; "" where it shows all."""
+    rdma = party.known(RdmaDevices)
+    if topology.unread:
+        return "its list of network adapters may not be complete"
+    return rdma.moved_away.detail if rdma is not None and rdma.moved_away is not None else ""
+
+
+def _adapters(one: Topology, two: Topology, way: Way, hidden: tuple[str, str]) -> Iterator[Change | Gap]:
+    """By address, for names come and go with rules of udev; by name where buses were numbered anew."""
+    adapters = together(one.nics, two.nics, lambda nic: nic.address, lambda nic: nic.name or nic.address)
+    for alone, why, letter in ((adapters.gone, hidden[1], B), (adapters.added, hidden[0], A)):
+        if alone and why:
+            yield Gap(Area.TOPOLOGY, letter, tuple(nic.name or nic.address for nic in alone), why)
             continue
+        for nic in alone:
+            told = nic.name or "an adapter"
+            what = f"network adapter {nic.address}"
+            yield Change(Area.TOPOLOGY, what, *((told, None) if letter == B else (None, told)))
+    for left, right in adapters.pairs:
+        named = left.name or left.address
+        if left.address != right.address:
+            what, places = f"address of {named}", (left.address, right.address)
+            yield Change(Area.TOPOLOGY, what, *places, counts=way is Way.TIMES)
         if left.numa is not None and right.numa is not None and left.numa != right.numa:
-            yield Change(Area.TOPOLOGY, f"NUMA node of {left.name or address}", str(left.numa), str(right.numa))
+            yield Change(Area.TOPOLOGY, f"NUMA node of {named}", str(left.numa), str(right.numa))
         if left.link is not None and right.link is not None:
-            for what, ours, other in (
+            for what, ours, other_words in (
                 ("width", _lanes(left.link.width), _lanes(right.link.width)),
                 ("speed", _speed(left.link.speed), _speed(right.link.speed)),
             ):
-                if ours and other and ours != other:
-                    yield Change(Area.LINKS, f"PCIe {what} of {left.name or address}", ours, other)
+                if ours and other_words and ours != other_words:
+                    yield Change(Area.LINKS, f"PCIe {what} of {named}", ours, other_words)
 
 
 def _joined(one: Nvml | None, two: Nvml | None) -> Iterator[Change]:

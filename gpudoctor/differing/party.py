@@ -1,8 +1,9 @@
 """One of the two sides: its report, and the desk to ask for facts where it is more than a report."""
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ from gpudoctor.facts.pci import PciGpus
 from gpudoctor.report import NodeGpu, Report
 from gpudoctor.verdicts import Status, Unread, Why
 
+T = TypeVar("T")
 A, B = "A", "B"
 MOST_GPUS = 512
 """No node has more; a report that somebody made up may."""
@@ -91,6 +93,14 @@ class Pairs(Struct, frozen=True):
         return {two.address: one.address for one, two in self.pairs}
 
 
+class Together(Struct, Generic[T], frozen=True):
+    """Things of both sides, put together, and those of one side only."""
+
+    pairs: tuple[tuple[T, T], ...]
+    gone: tuple[T, ...]
+    added: tuple[T, ...]
+
+
 def paired(a: Party, b: Party, way: Way) -> Pairs:
     """By UUID for two times, as a GPU keeps it in another slot, and by address where one has none; by position for two nodes."""
     left, right = list(a.gpus), list(b.gpus)
@@ -121,6 +131,19 @@ def _take(
     left.remove(one)
     right.remove(two)
     found.append((one, two))
+
+
+def together(mine: Iterable[T], theirs: Iterable[T], *keys: Callable[[T], object]) -> Together[T]:
+    """What has the first key in common, then, of what is left, the next one."""
+    left, right = list(mine), list(theirs)
+    found: list[tuple[T, T]] = []
+    for key in keys:
+        there = {key(other): other for other in right}
+        mates = [(one, there.pop(key(one))) for one in left if key(one) in there]
+        found += mates
+        taken = {id(one) for pair in mates for one in pair}
+        left, right = ([one for one in side if id(one) not in taken] for side in (left, right))
+    return Together(tuple(found), tuple(left), tuple(right))
 
 
 def gap(area: Area, what: str, a: bool, b: bool, why: str = "not recorded") -> Iterator[Gap]:

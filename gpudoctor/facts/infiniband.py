@@ -20,19 +20,26 @@ from gpudoctor.verdicts import Evidence, Subject, SubjectKind, Unread, Why
 
 VERBS, NODES = "/sys/class/infiniband_verbs", "/dev/infiniband"
 MOST_PORTS = 64
+MOST_LINKS = 2
+"""No adapter for Ethernet has more links. One with more ports is in switchdev mode, in which there is a port for each virtual function
+(mlx5_ib_vport_rep_load in drivers/infiniband/hw/mlx5/ib_rep.c); that of an unused function is down."""
 ACTIVE, DOWN = "ACTIVE", "DOWN"
 TRAINED = ("INIT", "ARMED")
 """States of a port whose link is up and that no subnet manager has made ready (InfiniBand Architecture Specification, port states)."""
 INFINIBAND, ETHERNET = "InfiniBand", "Ethernet"
-COUNTERS = (
-    "link_downed",
-    "symbol_error",
-    "link_error_recovery",
-    "port_rcv_errors",
-    "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors",
-)
-"""Those of a port's counters that count faults of its link. port_xmit_wait counts waiting, which is no error."""
+COUNTERS = {
+    "link_downed": 0xFF,
+    "symbol_error": 0xFFFF,
+    "link_error_recovery": 0xFF,
+    "port_rcv_errors": 0xFFFF,
+    "local_link_integrity_errors": 0xF,
+    "excessive_buffer_overrun_errors": 0xF,
+}
+"""Those of a port's counters that count faults of its link, and where each ends. port_xmit_wait counts waiting, which is no error.
+
+They stop at all ones and begin anew only when they are reset (InfiniBand Architecture Specification, PortCounters; the widths are those
+of PORT_PMA_ATTR in drivers/infiniband/core/sysfs.c).
+"""
 
 _STATE = pattern(r"\d: *(\S[^\n]*)")
 _RATE = pattern(r"(\d{1,6}(?:\.\d)?) Gb/sec \((\d{1,2})X ")
@@ -53,7 +60,8 @@ class RdmaPort(Citable, frozen=True):
     """A port of an adapter. `kind` is the board's or chip's name, empty where it is not told; `function` the PCI function's number.
 
     `state` and `physical` are the words in sysfs without their numbers; `rate` is in Gb/s, None where it is not told; `counters` are
-    since the driver was loaded. A `virtual` port is that of a virtual function on the host (SR-IOV), of which nothing else is known.
+    since the driver was loaded. A `virtual` port is that of a virtual function on the host (SR-IOV), or of a device that is a part of
+    another on the same function, which `part_of` names; nothing else is known of it.
     It cites `state`, `physical`, `rate`, `layer`, and each counter by its name.
     """
 
@@ -69,6 +77,7 @@ class RdmaPort(Citable, frozen=True):
     virtual: bool
     counters: Mapping[str, int]
     unread: Unread | None = None
+    part_of: str = ""
 
     @property
     def subject(self) -> Subject:
@@ -106,6 +115,10 @@ class RdmaPorts(Population, frozen=True):
     def __iter__(self) -> Iterator[RdmaPort]:
         return iter(self.ports)
 
+    def switched(self, port: RdmaPort) -> bool:
+        """Whether the adapter of an Ethernet port has more ports than links: which of them is whose is not told."""
+        return port.layer == ETHERNET and sum(other.device == port.device for other in self.ports) > MOST_LINKS
+
     @property
     def physical(self) -> tuple[RdmaPort, ...]:
         """The ports that have a link of their own."""
@@ -127,10 +140,12 @@ class RdmaPorts(Population, frozen=True):
         if isinstance(found, Unread):
             return found
         unread = list(found.unread)
-        places = sorted(_places(desk.raw, found.devices, unread), key=lambda place: place.virtual)[:MOST_PORTS]
+        # In switchdev mode an adapter has a port for each virtual function: they come after the first ones of all adapters.
+        found_places = _places(desk.raw, found.devices, unread)
+        places = sorted(found_places, key=lambda place: (place.virtual, place.number > MOST_LINKS))[:MOST_PORTS]
         paths = tuple(path for place in places if not place.virtual for path in _paths(place))
         files = desk.raw.read_blocking(paths) if paths else {}
-        ports = tuple(_virtual_port(place) if place.virtual else _port(place, files) for place in places)
+        ports = tuple(_virtual_port(place) if place.virtual else _port(desk.raw, place, files) for place in places)
         return cls(ports=ports, unlisted=next(iter(unread), None), read_from=found.read_from)
 
 
@@ -139,6 +154,7 @@ class _Place(Struct, frozen=True):
     number: int
     address: str
     virtual: bool
+    part_of: str = ""
 
     @property
     def folder(self) -> str:
@@ -146,10 +162,18 @@ class _Place(Struct, frozen=True):
 
 
 def _places(raw: Raw, devices: Sequence[Named], unread: list[Unread]) -> Iterator[_Place]:
+    """A second device of one function is a part of the first: a subfunction, or the planes of its link (mlx5_ib_add_sub_dev in
+    drivers/infiniband/hw/mlx5/main.c), each of which has one lane.
+    """
+    first: dict[str, str] = {}
     for device in devices:
         if not device.place.address:
             continue
         address = device.place.address
+        whole = first.setdefault(address, device.name)
+        if whole != device.name:
+            yield _Place(device.name, 1, address, virtual=True, part_of=whole)
+            continue
         if isinstance(raw.entry(f"{DEVICES}/{address}/physfn"), Entry):
             yield _Place(device.name, 1, address, virtual=True)
             continue
@@ -180,10 +204,17 @@ def _virtual_port(place: _Place) -> RdmaPort:
         kind="",
         virtual=True,
         counters={},
+        part_of=place.part_of,
     )
 
 
-def _port(place: _Place, files: Mapping[str, TextFile | Absent | Unread]) -> RdmaPort:
+def _kind(raw: Raw, address: str, chip: str) -> str:
+    """Some drivers call all their chips alike (bnxt_re, hca_type_show): the device's number on PCI tells them apart."""
+    device = raw.read(f"{DEVICES}/{address}/device") if chip else None
+    return f"{chip} {device.text.strip()}" if isinstance(device, TextFile) else ""
+
+
+def _port(raw: Raw, place: _Place, files: Mapping[str, TextFile | Absent | Unread]) -> RdmaPort:
     seen: dict[str, Evidence] = {}
 
     def text(name: str, field: str, folder: str = place.folder) -> str:
@@ -206,7 +237,7 @@ def _port(place: _Place, files: Mapping[str, TextFile | Absent | Unread]) -> Rdm
         rate=float(rate[1]) if rate else None,
         lanes=int(rate[2]) if rate else None,
         layer=text("link_layer", "layer"),
-        kind=text("board_id", "board", own) or text("hca_type", "chip", own),
+        kind=text("board_id", "board", own) or _kind(raw, place.address, text("hca_type", "chip", own)),
         virtual=False,
         counters={name: count for name, count in counted.items() if count is not None},
         unread=next((file for file in unread if isinstance(file, Unread)), None),

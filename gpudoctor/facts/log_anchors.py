@@ -52,6 +52,11 @@ ANCHORS = (
     Anchor("PCIe bandwidth, limited by", early=True),
     Anchor("downstream link", early=True),
     Anchor("failed to assign", early=True),
+    # Network adapters: links that go down, and what the firmware says of their cables (facts/infiniband.py).
+    Anchor("ink down"),
+    Anchor("ink is down"),
+    Anchor("ink is Down"),
+    Anchor("Port module event"),
     # Modules that the kernel refuses (kernel/module/signing.c, kernel/module/main.c, security/lockdown/lockdown.c).
     Anchor("Loading of unsigned module "),
     Anchor("Loading of module with un"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from gpudoctor.facts.desk import Desk, Fact
-from gpudoctor.facts.raw import Absent, Entry, Listing, Raw, TextFile
+from gpudoctor.facts.raw import Absent, Entry, Listing, Raw, TextFile, decimal
 from gpudoctor.facts.topology_places import Place, place_on
 from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence, Unread, Why
@@ -78,7 +78,8 @@ def _moved_away(raw: Raw) -> Unread | None:
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """A key that sorts mlx5_2 before mlx5_10."""
-    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _PARTS.findall(name))
+    parts = ((part, decimal(part)) for part in _PARTS.findall(name))
+    return tuple((1, 0, part) if number is None else (0, number, "") for part, number in parts)
 
 
 def _class(raw: Raw, folder: str) -> tuple[tuple[Named, ...], tuple[Unread, ...], Evidence]:

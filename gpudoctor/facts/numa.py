@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.facts.desk import Desk, Fact
 from gpudoctor.facts.raw import Absent, Listing, Raw, TextFile, decimal
@@ -22,7 +23,7 @@ _MOST_CPUS = 8192
 class NumaNode(Struct, frozen=True):
     """One NUMA node. `cpus` is the list as sysfs writes it, empty for memory alone and where it was not `told`.
 
-    `memory_bytes` is None where it was not read.
+    `memory_bytes` is None where it was not read, 0 wherever it is known that there is none.
 
     `distances` are those to every node in the order of their numbers (Documentation/ABI/stable/sysfs-devices-node), empty where not
     told. `gpu` is the address of the GPU whose memory the node is, as on Grace and Power9, else empty.
@@ -34,6 +35,12 @@ class NumaNode(Struct, frozen=True):
     distances: tuple[int, ...] = ()
     gpu: str = ""
     told: bool = True
+
+    @property
+    def binding(self) -> str:
+        """What binds a program to its CPUs and memory; numactl(8) refuses nodes that have none: then it is left out."""
+        memory = "" if self.memory_bytes == 0 else f" --membind={self.number}"
+        return f"numactl --cpunodebind={self.number}{memory}" if self.cpus else ""
 
 
 class Package(Struct, frozen=True):
@@ -57,7 +64,7 @@ class NumaLayout(Fact, frozen=True):
 
     @classmethod
     def gather(cls, desk: Desk) -> "NumaLayout | Unread":
-        """Two files for each node."""
+        """Two files for each node, and a few of all."""
         raw = desk.raw
         unread: list[Unread] = []
         listing = raw.listing(NODES)
@@ -66,6 +73,7 @@ class NumaLayout(Fact, frozen=True):
         online, offline = (_text(raw, f"{CPUS}/{name}", unread) for name in ("online", "offline"))
         offline = _plugged_in(raw, offline, unread)
         nodes = tuple(_nodes(raw, listing, cpu_set(online), unread)) if isinstance(listing, Listing) else ()
+        nodes = _without_memory(raw, nodes)
         return cls(
             nodes=nodes,
             online=online,
@@ -121,13 +129,25 @@ def _nodes(raw: Raw, listing: Listing, online: frozenset[int], unread: list[Unre
         )
 
 
+def _without_memory(raw: Raw, nodes: tuple[NumaNode, ...]) -> tuple[NumaNode, ...]:
+    """Which have none: those that `has_memory` leaves out (Documentation/ABI/stable/sysfs-devices-node)."""
+    file = raw.read(f"{NODES}/has_memory") if nodes else None
+    filled = cpu_set(file.text) if isinstance(file, TextFile) else None
+    return tuple(replace(node, memory_bytes=0) if filled and node.number not in filled else node for node in nodes)
+
+
 def _only(text: str, online: frozenset[int]) -> str:
     """A node's list has only what is online (drivers/base/node.c, cpulist_read); where it has more, the rest is left out."""
     return text if not online or cpu_set(text) <= online else cpu_text(cpu_set(text) & online)
 
 
-def memory_of(raw: Raw, node: int) -> int | None:
-    """The memory of a node in bytes, None where it is not told."""
+def with_memory(raw: Raw, nodes: tuple[NumaNode, ...]) -> tuple[NumaNode, ...]:
+    """The nodes with the size of their memory in bytes."""
+    told = (_memory_of(raw, node.number) if node.memory_bytes is None else node.memory_bytes for node in nodes)
+    return tuple(replace(node, memory_bytes=size) for node, size in zip(nodes, told, strict=True))
+
+
+def _memory_of(raw: Raw, node: int) -> int | None:
     file = raw.read(f"{NODES}/node{node}/meminfo")
     total = _MEMORY.search(file.text) if isinstance(file, TextFile) else None
     return None if total is None else int(total[1]) << 10

@@ -14,6 +14,9 @@ _ADDRESS = pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 """Widths that a link can have (PCI Express Base Specification, Link Status Register); a dead device reads as 63."""
 
+MADE_UP_WIDTH = 32
+"""No slot has so many lanes; ports of virtual machines claim them (x-width in QEMU's hw/pci-bridge/gen_pcie_root_port.c)."""
+
 SPEEDS = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """Speeds in GT/s that a link can have (PCI Express Base Specification, Link Capabilities 2 Register)."""
 
@@ -66,6 +69,23 @@ class PciLink(Citable, frozen=True):
         """Whether it runs faster than an end says it can: then that end's figures are made up, as those of QEMU's ports are."""
         current, allowed = self.below.current_speed, self.allowed_speed
         return current is not None and allowed is not None and current > allowed
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it runs with fewer lanes than both ends say they allow."""
+        current, allowed = self.below.current_width, self.allowed_width
+        return current is not None and allowed is not None and current < allowed
+
+    @property
+    def width_made_up(self) -> bool:
+        """Whether the lanes of a link that has not all of its lower end's cannot be held against the port's: these are made up.
+
+        So is a port that has fewer than run, and one with more than any slot has, see `MADE_UP_WIDTH`.
+        """
+        current, most, above = self.below.current_width, self.below.max_width, self.above.max_width
+        if current is None or most is None or above is None or current == most:
+            return False
+        return above == MADE_UP_WIDTH or current > min(most, above)
 
     @property
     def throughput(self) -> float:

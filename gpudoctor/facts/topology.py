@@ -18,6 +18,10 @@ from gpudoctor.verdicts import Subject, SubjectKind, Unread
 WAYS = ("X", "PIX", "PXB", "PHB", "NODE", "SYS")
 """The ways between two devices on PCIe, nearest first."""
 
+REMOTE_DISTANCE = 20
+"""So far and farther are NUMA nodes of other processors (REMOTE_DISTANCE in include/linux/topology.h). Those that one processor
+shows as several (NPS, SNC) are 11 or 12 apart; where they are not, as under Cluster on Die, they count as others."""
+
 _SUBJECTS = {"gpu": SubjectKind.GPU, "nvswitch": SubjectKind.NVSWITCH}
 
 
@@ -102,6 +106,14 @@ class Topology(Fact, frozen=True, dict=True):
     def node(self, number: int | None) -> NumaNode | None:
         """A NUMA node by its number."""
         return next((node for node in self.numa_nodes if node.number == number), None)
+
+    def side(self, number: int) -> tuple[NumaNode, ...]:
+        """The NUMA nodes of the processor that a node belongs to, by its distances; the node alone where they are not told."""
+        node = self.node(number)
+        if node is None or len(node.distances) != len(self.numa_nodes):
+            return () if node is None else (node,)
+        ranked = zip(node.distances, self.numa_nodes, strict=True)
+        return tuple(other for far, other in ranked if other is node or far < REMOTE_DISTANCE)
 
     def between(self, one: str, other: str) -> str:
         """How two devices (by address) are joined by PCIe, a word of `WAYS`; empty where that is not told."""

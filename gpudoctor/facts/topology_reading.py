@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpudoctor.facts.desk import Desk
 from gpudoctor.facts.nics import Named, NetworkInterfaces, RdmaDevices, natural
-from gpudoctor.facts.numa import NumaLayout, NumaNode, memory_of, packages_of
+from gpudoctor.facts.numa import NumaLayout, NumaNode, packages_of, with_memory
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.pci import DEVICES, NvidiaFunctions, PciGpu
 from gpudoctor.facts.pci_link import GpuLinks, LinkEnd, link_end
@@ -92,7 +92,7 @@ def full_topology(desk: Desk) -> FullTopology | Unread:
             read_from={"devices": found.read_from["listing"]},
         ),
     )
-    nodes = tuple(replace(node, memory_bytes=memory_of(desk.raw, node.number)) for node in full.numa_nodes)
+    nodes = with_memory(desk.raw, full.numa_nodes)
     hidden: list[Unread] = []
     packages = tuple(packages_of(desk.raw, nodes, full.cpus_online, hidden))
     return replace(full, numa_nodes=nodes, packages=packages, unread=(*full.unread, *hidden))
