@@ -147,33 +147,33 @@ def _short(one: GpuWorkload, unit: str) -> str:
 
 def _remedies_for(kind: Denial, denied: Sequence[Denied], one: GpuWorkload) -> tuple[Remedy, ...]:
     """Of what was lost a new start is the cure; what was never given must be given."""
-    again = remedies.start_anew(one.workload, RULES)
-    if one.workload.engine == "slurm" and kind is Denial.BY_SYSTEMD:
-        return remedies.unit_of_jobs(one.workload, RULES), remedies.start_anew(one.workload, RULES, then=True)
-    if one.workload.engine == "slurm":
-        return (again,)
+    again, later = (remedies.start_anew(one.workload, RULES, then=then) for then in (False, True))
+    ways = remedies.give(one.workload, RULES)
+    if remedies.job_of(one.workload):
+        return (remedies.unit_of_jobs(one.workload, RULES), later) if kind is Denial.BY_SYSTEMD else (again, *ways)
     if kind is Denial.BY_SYSTEMD:
         told = any(node.told_by for node in denied)
         return (again, *_against_reloads(one, RULES, by_config=told))
     if kind in (Denial.TAKEN, Denial.UNCLEAR):
-        return again, remedies.by_cdi(RULES)
+        return again, ways[0]
     if kind is Denial.HOOK:
         # Started anew, a toolkit that leaves these rules out leaves them out again (NVIDIA/nvidia-container-toolkit#1740).
-        return remedies.by_cdi(RULES), remedies.no_cgroups(RULES), again
+        return ways[0], remedies.no_cgroups(RULES), again
     if kind is Denial.NO_CGROUPS:
-        later = remedies.start_anew(one.workload, RULES, then=True)
-        return remedies.no_cgroups(RULES), later, remedies.by_cdi(RULES)
+        return remedies.no_cgroups(RULES), later, ways[0]
     if one.workload.pod is not None:
         return remedies.by_cdi(RULES), remedies.through_plugin(RULES)
-    return remedies.by_cdi(RULES), remedies.by_device_options(RULES)
+    return ways
 
 
 def _against_reloads(one: GpuWorkload, check_id: str, *, by_config: bool) -> tuple[Remedy, ...]:
     """What keeps devices at a reload: the runtime must list what it knows of, and must know of what was added behind it."""
+    if remedies.job_of(one.workload):
+        return (remedies.unit_of_jobs(one.workload, check_id),)
     without_systemd = (remedies.cgroupfs(check_id),) if one.workload.engine == "docker" else ()
     if by_config:
         return (remedies.links(check_id), remedies.newer_runc(check_id), *without_systemd)
-    return (remedies.by_cdi(check_id), *without_systemd)
+    return (remedies.give(one.workload, check_id)[0], *without_systemd)
 
 
 @check(SURVIVES, link=Link.CGROUP, over=GpuWorkloads, title="Every workload keeps its GPUs at the next daemon-reload")

@@ -337,7 +337,8 @@ def _by_manager(gpus: PciGpus, mig: Mig, nvml: Nvml, manager: MigManager) -> Ite
         summary = (
             f"nvidia-mig-manager is to make the layout {manager.selected}, which {manager.config_at} does not have"
         )
-        steps = possible_layout(CONFIG, manager.config_at, ", ".join(sorted(manager.layouts)[:8]))
+        known = sorted(manager.layouts)[:8] or sorted(frozenset().union(*(_possible(gpu, nvml) for gpu in gpus)))
+        steps = possible_layout(CONFIG, manager.config_at, ", ".join(known))
         yield from _told(manager, summary, steps, empty, "unknown-layout")
     elif impossible:
         from gpudoctor.knowledge.mig_remedies import possible_layout

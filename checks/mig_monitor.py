@@ -73,7 +73,8 @@ def mig_monitor(
         return
     said = _refused_in_log(plugin)
     if said is not None:
-        yield _shut_out(PLUGIN, f"the device plugin may not look at MIG instances: {said.shows}", (said,), mig.monitor)
+        summary = f"the device plugin may not look at MIG instances: {said.shows}"
+        yield _shut_out(PLUGIN, summary, (said,), mig.monitor, None)
         return
     seen: set[str] = set()
     for process in processes.processes:
@@ -115,7 +116,7 @@ def _watcher(
         if not others or not inside.all_capabilities:
             return part_seen(inside).about(subject) if others else None
         said = f"{words} has nodes of MIG instances, but not {path}: it may not look at those of others"
-        return _shut_out(subject, said, inside.cite("nodes"), monitor, fails=False)
+        return _shut_out(subject, said, inside.cite("nodes"), monitor, one, fails=False)
     found = None if isinstance(access, Unread) else access.by_key.get(one.key)
     entry = next((each for each in found.nodes if each.node.path == path), None) if found is not None else None
     if entry is None or found is None:
@@ -125,15 +126,22 @@ def _watcher(
     if entry.permission:
         return Pass(subject, f"{words} may open {path}", found.cite((entry,)))
     said = f"{words} has {path}, and its cgroup does not let it open it: it may not look at MIG instances"
-    return _shut_out(subject, said, found.cite((entry,)), monitor, inside=True)
+    return _shut_out(subject, said, found.cite((entry,)), monitor, one, inside=True)
 
 
 def _shut_out(
-    subject: Subject, summary: str, evidence: Cited, monitor: int, *, fails: bool = True, inside: bool = False
+    subject: Subject,
+    summary: str,
+    evidence: Cited,
+    monitor: int,
+    one: Workload | None,
+    *,
+    fails: bool = True,
+    inside: bool = False,
 ) -> Verdict:
     from gpudoctor.knowledge.mig_remedies import MONITOR_ISSUE, allow_monitor
 
-    steps = allow_monitor(MONITOR, f"{CAPS}{monitor}", inside=inside)
+    steps = allow_monitor(MONITOR, f"{CAPS}{monitor}", inside=inside, one=one)
     if fails:
         return Fail(subject, summary, evidence, steps, Breaks.SUBJECT, cause="monitor", references=(MONITOR_ISSUE,))
     return Warn(subject, summary, evidence, steps, cause="monitor", references=(MONITOR_ISSUE,))

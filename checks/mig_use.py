@@ -66,14 +66,16 @@ def mig_uuids(mig: Mig, workloads: Reading[GpuWorkloads], viewpoint: Viewpoint) 
         yield mig.names.about(NODE)
         return
     gone: dict[Subject, list[tuple[str, Evidence]]] = {}
+    kinds: dict[Subject, str] = {}
     for about, name, seen in asked:
         if not _exists(name, mig):
             gone.setdefault(_subject(about), []).append((name, seen))
+            kinds[_subject(about)] = _kind(about)
     if gone and (hidden := _not_all_listed(mig, viewpoint)) is not None:
         yield hidden.about(NODE)
         return
     for subject, names in gone.items():
-        yield _name_gone(subject, names, mig)
+        yield _name_gone(subject, names, mig, kinds[subject])
     if not gone:
         evidence = tuple(dict.fromkeys(seen for _, _, seen in asked))[:MOST_NAMED]
         listed = tuple(gpu.listed for gpu in mig.gpus if gpu.device.mig_devices)
@@ -101,6 +103,17 @@ def _subject(about: GpuWorkload | str) -> Subject:
     return Subject(SubjectKind.SERVICE, about) if isinstance(about, str) else about.subject
 
 
+def _kind(about: GpuWorkload | str) -> str:
+    """What whoever starts it calls it: a pod, a job, a service, or the engine of a container."""
+    if isinstance(about, str):
+        return "service"
+    if about.workload.pod is not None:
+        return "pod"
+    from gpudoctor.knowledge.workload_remedies import job_of
+
+    return "job" if job_of(about.workload) else about.workload.engine
+
+
 def _exists(name: str, mig: Mig) -> bool:
     """Whether NVML lists it. A beginning of a UUID is enough for CUDA (CUDA C++ Programming Guide, CUDA_VISIBLE_DEVICES)."""
     small = name.lower()
@@ -118,7 +131,7 @@ def _exists(name: str, mig: Mig) -> bool:
     return place in places
 
 
-def _name_gone(subject: Subject, names: list[tuple[str, Evidence]], mig: Mig) -> Verdict:
+def _name_gone(subject: Subject, names: list[tuple[str, Evidence]], mig: Mig, kind: str) -> Verdict:
     from gpudoctor.knowledge.mig_remedies import name_anew
 
     listed = list(dict.fromkeys(name for name, _ in names))
@@ -132,11 +145,6 @@ def _name_gone(subject: Subject, names: list[tuple[str, Evidence]], mig: Mig) ->
         # Whose instance it was is not told: where one has none at all, it was that one's.
         empty = tuple(gpu.subject for gpu in mig.gpus if gpu.device.lists_mig and not gpu.device.mig_devices)
         subject = Subject(subject.kind, subject.key, subject.name, stands_on=empty)
-    kind = "container"
-    if subject.kind is SubjectKind.SERVICE:
-        kind = "job" if subject.key.startswith("slurm:") else "service"
-    elif "/" in subject.name:
-        kind = "pod"
     return Fail(subject, summary, evidence, name_anew(UUIDS, kind), Breaks.SUBJECT, cause="gone")
 
 
@@ -239,7 +247,8 @@ def _plain(name: str) -> str:
 
 
 def _old_view(one: GpuWorkload, devices: Devices, stale: list[NodeInside], lacking: list[str], mig: Mig) -> Verdict:
-    from gpudoctor.knowledge.mig_remedies import start_anew
+    from gpudoctor.knowledge.mig_remedies import VIEW_IS_FIXED, restart_watchers
+    from gpudoctor.knowledge.workload_remedies import start_anew
 
     parts = []
     if stale:
@@ -251,4 +260,5 @@ def _old_view(one: GpuWorkload, devices: Devices, stale: list[NodeInside], lacki
         parts.append(f"was to have all GPUs and lacks {named}{more}: it sees the layout of when it started")
     wishes = tuple(wish.evidence for wish in one.wishes.wishes[:1]) if lacking else ()
     evidence = (*devices.cite("nodes"), *wishes, *mig.cite("all"))
-    return Warn(one, " and ".join(parts), evidence, start_anew(VIEW), cause="old-view")
+    steps = (start_anew(one.workload, VIEW, say=VIEW_IS_FIXED), restart_watchers(VIEW))
+    return Warn(one, " and ".join(parts), evidence, steps, cause="old-view")

@@ -113,7 +113,9 @@ def _of_numbers(setup: Setup, hardware: Hardware) -> Verdict:
         return _nothing_promised(setup, hardware)
     if not setup.conf.knows_node:
         return _by_files(setup, hardware)
-    return _detected(setup, hardware) if setup.gres.detection.on else _named(setup, hardware)
+    # What a file is named for is taken with detection too, whatever that calls it (gres_gpu.c, _merge_system_gres_conf).
+    enough = usable(setup.gres.gpus, setup.conf.gres) >= setup.conf.promised
+    return _named(setup, hardware) if enough or not setup.gres.detection.on else _detected(setup, hardware)
 
 
 def _not_known(setup: Setup) -> Unread | None:
@@ -141,7 +143,7 @@ def _vanished(setup: Setup, hardware: Hardware) -> Verdict:
         for path in missing
         if (minor := minor_of(path)) in hardware.minors and minor is not None
     }
-    count = len(setup.devices.by_path)
+    count = sum(record.devices for record in setup.gres.gpus)
     bus = 0 if hardware.addresses is None else len(hardware.addresses)
     there = f", and {bus} {'is' if bus == 1 else 'are'} on the bus" if hardware.addresses is not None else ""
     what = f"{missing[0]} is" if len(missing) == 1 else f"{len(missing)} of them, the first {missing[0]}, are"

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 CONSTRAINED, OUTSIDE = "sharing.slurm-constrained", "sharing.slurm-outside"
 JOB_GPUS = "SLURM_JOB_GPUS"
+DISABLED = "disabled"
+"""CgroupPlugin= for no control groups at all, in Slurm 23.02 and later (cgroup.conf(5))."""
 _YES = ("yes", "true", "1", "y", "t")
 """What counts as yes (s_p_get_boolean in SchedMD/slurm src/common/parse_config.c)."""
 
@@ -65,16 +67,20 @@ def _setting(setup: "Setup", workloads: Reading[GpuWorkloads], strayed: "tuple[S
     confines = said is not None and said[0].lower() in _YES
     plugin = conf.setting("taskplugin").lower()
     task = (conf.cite("taskplugin"),) if confines and conf.file.there and conf.file.known else ()
-    if confines and (not task or "cgroup" in plugin):
+    off = cgroup.setting("cgroupplugin") if confines else None
+    off = off if off is not None and off[0].lower() == DISABLED else None
+    if confines and off is None and (not task or "cgroup" in plugin):
         yield Pass(NODE, "jobs may open their own GPUs only (ConstrainDevices=yes)", (line, *task))
         for one in strayed:
             yield _escaped(one)
         return
     setting = f"ConstrainDevices={said[0]}" if said is not None else "ConstrainDevices is not set"
     why = f"{setting}: every job may open every GPU of the node"
-    if confines:
+    if off is not None:
+        why = "ConstrainDevices=yes does nothing with CgroupPlugin=disabled"
+    elif confines:
         why = f"ConstrainDevices=yes does nothing with TaskPlugin={plugin or 'task/none'}"
-    evidence = (line, *task)
+    evidence = (line, *((off[1].evidence,) if off is not None else task))
     yield _collided(setup, evidence, why, strayed[0]) if strayed else _shared(setup, evidence, why, workloads)
 
 
@@ -133,8 +139,7 @@ def _shared(setup: "Setup", evidence: Cited, why: str, workloads: Reading[GpuWor
 
 def _linear(setup: "Setup", partition: "Partition") -> bool:
     """select/linear gives whole nodes, unless the partition lets jobs run over each other (slurm.conf(5), SelectType, OverSubscribe)."""
-    said = (partition.line.value("oversubscribe", "shared") or "no").lower()
-    return setup.conf.setting("selecttype").lower() == "select/linear" and said in ("no", "exclusive")
+    return setup.conf.setting("selecttype").lower() == "select/linear" and partition.shares in ("", "no", "exclusive")
 
 
 def _jobs(workloads: Reading[GpuWorkloads]) -> int:

@@ -62,7 +62,9 @@ def time_slicing(config: Reading[SharingConfig], pods: Reading[PodDevices]) -> V
 def _sound(config: SharingConfig) -> Verdict:
     if not config.way:
         return NotApplicable(NODE, "the device plugin shares no resource", (config.evidence(TIME_SLICING),))
-    names = [f"{name}{_suffix(config)} {count} times" for name, count, _ in resources(config.sharing, config.way)]
+    names = [
+        f"{name}{_suffix(config)} {written(count)} times" for name, count, _ in resources(config.sharing, config.way)
+    ]
     apart = (
         "MPS is to limit each pod's memory, and keeps no faults apart"
         if config.way == MPS

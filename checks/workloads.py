@@ -19,7 +19,7 @@ from gpudoctor.facts.raw import Absent
 from gpudoctor.facts.tasks import Tasks
 from gpudoctor.facts.toolkit_config import ToolkitConfig
 from gpudoctor.facts.workload_access import WorkloadAccess, by_importance, is_selective
-from gpudoctor.facts.workload_devices import Devices
+from gpudoctor.facts.workload_devices import Devices, is_job
 from gpudoctor.facts.workload_libraries import ImageLibraries
 from gpudoctor.facts.workload_nodes import NodeFault, NodesInside, NodeTrouble, WorkloadNodes
 from gpudoctor.facts.workload_requests import asked_gpus, by_nodes_only, meant
@@ -187,29 +187,36 @@ def _about(one: GpuWorkload, driver: Reading[DriverGpus], fault: NodeFault) -> S
 
 
 def _give(one: GpuWorkload) -> tuple[Remedy, ...]:
+    if is_job(one.workload):
+        return _on_the_node(one)
     if one.workload.pod is not None:
         return remedies.through_plugin(NODES), remedies.start_anew(one.workload, NODES, then=True)
-    return remedies.by_cdi(NODES), remedies.by_device_options(NODES)
+    return remedies.give(one.workload, NODES)
+
+
+def _on_the_node(one: GpuWorkload) -> tuple[Remedy, ...]:
+    """A job sees the node's own /dev."""
+    return remedies.of_the_node(NODES), remedies.start_anew(one.workload, NODES, then=True)
 
 
 def _again(one: GpuWorkload) -> tuple[Remedy, ...]:
-    return (remedies.start_anew(one.workload, NODES), remedies.by_cdi(NODES))
+    if is_job(one.workload):
+        return _on_the_node(one)
+    return (remedies.start_anew(one.workload, NODES), remedies.give(one.workload, NODES)[0])
 
 
 def _uvm(one: GpuWorkload) -> tuple[Remedy, ...]:
-    return (
-        remedies.load_uvm(NODES),
-        remedies.start_anew(one.workload, NODES, then=True),
-        remedies.by_device_options(NODES),
-    )
+    steps = (remedies.load_uvm(NODES), remedies.start_anew(one.workload, NODES, then=True))
+    return steps if is_job(one.workload) else (*steps, remedies.give(one.workload, NODES)[-1])
 
 
 def _unmounted(one: GpuWorkload) -> tuple[Remedy, ...]:
-    return (remedies.by_device_options(NODES), remedies.by_cdi(NODES))
+    return _on_the_node(one) if is_job(one.workload) else remedies.give(one.workload, NODES)[::-1]
 
 
 def _open_mode(one: GpuWorkload) -> tuple[Remedy, ...]:
-    return (remedies.add_group(NODES), remedies.node_mode(NODES))
+    contained = not remedies.job_of(one.workload)
+    return (remedies.add_group(NODES, contained=contained), remedies.node_mode(NODES))
 
 
 _FOR_NODES = {

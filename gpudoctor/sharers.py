@@ -177,6 +177,8 @@ def _slurm(desk: Desk) -> str:
     said = setup.cgroup.setting("constraindevices")
     plugin = setup.conf.setting("taskplugin").lower()
     works = "cgroup" in plugin or not (setup.conf.file.there and setup.conf.file.known)
+    groups = setup.cgroup.setting("cgroupplugin")
+    works = works and (groups is None or groups[0].lower() != "disabled")
     if said is not None and said[0].lower() in _YES and works:
         return "jobs of Slurm their own GPUs only (ConstrainDevices)"
     return "jobs of Slurm all of them: without ConstrainDevices only CUDA_VISIBLE_DEVICES says which"

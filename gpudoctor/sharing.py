@@ -255,12 +255,12 @@ class _Plugin:
 
     def offers(self, way: How) -> str:
         """What it offers of a way that is in force."""
-        from gpudoctor.facts.sharing_config import MPS, TIME_SLICING, resources
+        from gpudoctor.facts.sharing_config import MPS, TIME_SLICING, resources, written
 
         config = self._config
         sharing = {} if isinstance(config, Unread) or config is None else config.sharing
         listed = resources(sharing, MPS if way is How.MPS else TIME_SLICING)
-        counts = [f"{name} {count} times" for name, count, _ in listed]
+        counts = [f"{name} {written(count)} times" for name, count, _ in listed]
         return f"the device plugin offers {', '.join(counts) or 'each GPU several times'}"
 
 

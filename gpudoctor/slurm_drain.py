@@ -16,7 +16,7 @@ Run = Callable[[tuple[str, ...]], CommandOutput | Absent | Unread]
 _NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SHOWN_NAME = pattern(r"NodeName=(\S+)(?: |$)")
 _STATE = pattern(r"^ +State=(\S+)(?: |$)")
-_REASON = pattern(r"^ +Reason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?$")
+_REASON = pattern(r"^ +Reason=(.*?)(?: \[[^\[\]@]*@[^\[\]]*\])?$")
 _MORE_REASON = " " * 7
 """Begins the further lines of a reason (SchedMD/slurm src/api/node_info.c, slurm_sprint_node_table)."""
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpudoctor.config import Config
-from gpudoctor.facts.raw import Answer, CommandOutput, Entry, EntryType, Log
+from gpudoctor.facts.raw import Answer, CommandOutput, Entry, EntryType, Log, SourceKind
 from gpudoctor.registry import built_in
 from gpudoctor.report import Finding, Report
 from gpudoctor.run import Selection, run
@@ -44,7 +44,10 @@ SHOWN = """NodeName=n1 Arch=x86_64 CoresPerSocket=16
 
 
 class SlurmNode(GpuNode):
-    """Node n1 of a cluster; `conf`, `gres` and `cgroup` are the texts of its files, None for a file that is not there."""
+    """Node n1 of a cluster; `conf`, `gres` and `cgroup` are the texts of its files, None for a file that is not there.
+
+    `live` has the recording pass for the node itself.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,6 +60,7 @@ class SlurmNode(GpuNode):
         self.log = STARTED
         self.command_line = ["slurmd", "-D", "-s"]
         self.runs = True
+        self.live = False
         self.state, self.reason = "IDLE", ""
         self.devices: list[dict[str, Any]] = [
             {
@@ -109,6 +113,8 @@ class SlurmNode(GpuNode):
         self.text("/proc/driver/nvidia/params", self.parameters)
         self.answers.setdefault("cgroup_devices", Answer(data={"programs": self._programs, "cgroups": self._cgroups}))
         recorded = self.node()
+        if self.live:
+            recorded.kind = SourceKind.LIVE
         recorded.commands |= {argv: CommandOutput(argv, 0, text) for argv, text in self.printed.items()}
         recorded.commands |= self.commands
         recorded.logs |= {name: Log(name, text, source="journal") for name, text in self.logs.items()}

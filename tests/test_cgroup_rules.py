@@ -9,12 +9,15 @@ from gpudoctor.facts.device_access import Access, DeviceKind
 from gpudoctor.facts.raw import Answer
 from gpudoctor.report import Finding, Report
 from gpudoctor.sources.recorded import Record
+from gpudoctor.trace import StepId
 from gpudoctor.verdicts import Status, Why
 from tests.device_shapes import RW, Rule
 from tests.gpu_node import GIVEN, GIVEN_LINES, INSIDE, PID, STANDARD_LINES, WHOLE_DEV, GpuNode
 from tests.rig_containers import TRANSIENT, RigContainer, kubernetes_states, needs_rig, rig_containers
 from tests.small_node import cited, steps
-from tests.workload_node import CRI, DOCKER, GPU, ID, KEY, OTHER, POD, USER, oci
+from tests.trace_cases import HOST_MOUNTS
+from tests.trace_node import TraceNode
+from tests.workload_node import CRI, DOCKER, GPU, ID, KEY, MOUNTINFO, OTHER, POD, USER, oci
 
 RULES, SURVIVES = "cgroup.device-rules", "cgroup.survives-reload"
 CONTAINERS = list(rig_containers())
@@ -257,6 +260,99 @@ def test_job_that_may_open_no_gpu_at_all_fails() -> None:
     found = node.says(RULES)
     assert found.status is Status.FAIL and _named(found) == {"/dev/nvidia0", "/dev/nvidia1"}
     assert found.remedies[0].run == ("scontrol requeue 397",)
+
+
+OF_OTHERS = re.compile(r"docker|podman|cdi\b|--device|runc|kubectl", re.IGNORECASE)
+"""What means nothing to a job, and to a container of another kind."""
+JOB = "/system.slice/slurmstepd.scope/job_397/step_0/user/task_0"
+NOT_OF_DOCKER = [
+    (JOB, False, "scontrol requeue 397", "gpudoctor trace slurm:397"),
+    (JOB, True, "scontrol requeue 397", "apptainer --nv"),
+    ("/lxc.payload.ml/user.slice", True, "Stop the container and start it again.", "lxc.cgroup2.devices.allow"),
+    (
+        "/machine.slice/machine-ml.scope/payload",
+        True,
+        "Stop the container and start it again.",
+        "DeviceAllow=/dev/NODE rw",
+    ),
+    ("/user.slice/user-1000.slice/session-3.scope", True, "Create the container anew.", "bind the nodes into its /dev"),
+]
+
+
+@pytest.mark.parametrize(("group", "apart", "again", "way"), NOT_OF_DOCKER)
+def test_whoever_has_no_docker_is_not_sent_to_it(group: str, apart: bool, again: str, way: str) -> None:
+    node = GpuNode()
+    if apart:
+        node.process(PID - 1, group.replace("/payload", "/supervisor"))
+    node.process(PID, group, apart=apart)
+    node.inside(
+        PID,
+        f"NVIDIA_VISIBLE_DEVICES={GPU}",
+        "SLURM_JOB_GPUS=0",
+        nodes=INSIDE,
+        mountinfo=MOUNTINFO if apart else WHOLE_DEV,
+    )
+    node.absent(f"/proc/{PID}/root/dev/nvidia1")
+    node.rules(*GIVEN[1:], group=group)
+    (found,) = [one for one in node.report().result(RULES).findings if one.status is Status.FAIL]
+    said = " ".join(f"{step.say} {' '.join(step.run)}" for step in found.remedies)
+    assert again in said and way in said and OF_OTHERS.search(said) is None, said
+
+
+@pytest.mark.parametrize(
+    ("group", "target", "again", "way"),
+    [
+        ("/system.slice/train.service", "pid:702", "systemctl restart train.service", "DeviceAllow=char-nvidia* rw"),
+        (
+            "/user.slice/user-1000.slice/session-3.scope",
+            "pid:702",
+            "Start the program again.",
+            "DeviceAllow -p Slice session-3.scope",
+        ),
+        ("/made/by/hand", "pid:702", "Start the program again.", "cat /proc/702/cgroup"),
+        (JOB, "slurm:397", "scontrol requeue 397", "gpudoctor trace slurm:397"),
+    ],
+)
+@pytest.mark.parametrize("fault", ["denied", "no-node", "mode"])
+def test_trace_of_what_has_no_docker_does_not_send_to_it(
+    group: str, target: str, again: str, way: str, fault: str
+) -> None:
+    node = TraceNode()
+    node.process(PID, group)
+    node.text(f"/proc/{PID}/cmdline", "python3\0")
+    nodes = {name: numbers for name, numbers in INSIDE.items() if fault != "no-node" or name != "nvidiactl"}
+    node.inside(PID, f"CUDA_VISIBLE_DEVICES={GPU}", "SLURM_JOB_GPUS=0", nodes=nodes, mountinfo=HOST_MOUNTS)
+    for name in ("nvidiactl", "nvidia1"):
+        if name not in nodes:
+            node.absent(f"/proc/{PID}/root/dev/{name}")
+    node.status(PID)
+    node.rules(*(GIVEN[1:] if fault == "denied" else GIVEN), group=group)
+    if fault == "mode":
+        node.mode(f"/proc/{PID}/root/dev/nvidia0", 0o660, 0, 44)
+        node.text(
+            f"/proc/{PID}/status",
+            "Uid:\t1000\t1000\t1000\t1000\nGid:\t9\t9\t9\t9\nGroups:\t\nCapEff:\t0000000000000000\n",
+        )
+    (one,) = node.trace(target, built=True).traced
+    step = one.step(StepId.RULES if fault == "denied" else StepId.NODES)
+    assert step.status is Status.FAIL, step
+    said = " ".join(f"{remedy.say} {' '.join(remedy.run)}" for remedy in step.remedies)
+    expected = {"denied": (way, again), "no-node": ("device", again), "mode": ("usermod -aG",)}[fault]
+    assert OF_OTHERS.search(said) is None and "group-add" not in said, said
+    service = group.endswith(".service")
+    assert service or all(words in said for words in expected), said
+
+
+def test_job_whose_unit_would_take_its_gpu_is_sent_to_that_units_drop_ins() -> None:
+    node = GpuNode()
+    node.process(PID, JOB)
+    node.inside(PID, "SLURM_JOB_GPUS=0", nodes=INSIDE, mountinfo=WHOLE_DEV)
+    node.rules(*GIVEN, group=JOB)
+    node.unit(*STANDARD_LINES, group="/system.slice/slurmstepd.scope")
+    found = node.says(SURVIVES)
+    assert found.status is Status.WARN and "slurmstepd.scope does not list" in found.summary
+    said = " ".join(step.say for step in found.remedies)
+    assert "DevicePolicy= and DeviceAllow= out of the drop-ins" in said and OF_OTHERS.search(said) is None, said
 
 
 def test_users_own_systemd_reloads_no_device_rules() -> None:

@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from tests.health_node import HealthNode, alarms, find
 from tests.test_device_plugin import RUNNING, STARTED, PluginNode, config
 from tests.test_redaction import SALT, from_fixture, misjudged
 from tests.test_rig_kubernetes import FOUND
-from tests.workload_node import DOCKER, ID, KEY
+from tests.workload_node import CRI, DOCKER, ID, KEY, POD, oci
 
 INSTANCES, COMPUTE, ORPHANS, CONFIG, UUIDS, VIEW, MONITOR = (
     f"sharing.mig-{name}"
@@ -464,6 +465,19 @@ def test_a_manager_that_failed_while_instances_are_there_is_a_warning() -> None:
     assert mine(node.report()) == [(CONFIG, "node", Status.WARN)]
 
 
+def test_long_lines_of_the_manager_take_as_long_as_they_are() -> None:
+    began = time.process_time()
+    for words in (
+        "2026-11-29T",
+        f"{_START.strip()} Main process exited, ",
+        f"{_START.strip()} level=fatal Assertion failure ",
+    ):
+        node = MigNode()
+        node.manager(journal=f"{words * 30_000}\n{RAN}")
+        assert not mine(node.report())
+    assert time.process_time() - began < 20
+
+
 def test_only_the_last_run_of_the_manager_counts() -> None:
     node = MigNode()
     node.manager(journal=FAILED + RAN)
@@ -501,6 +515,43 @@ def test_a_layout_that_the_file_does_not_have() -> None:
     node.manager("no-such")
     finding = find(node.report(), CONFIG, "node")
     assert finding.status is Status.WARN and "no-such" in finding.summary and "mixed" in finding.remedies[0].say
+
+
+@pytest.mark.parametrize("text", [None, "", "# nothing yet\n", "mig-config: {}\n", "mig-configs: []\n"])
+def test_a_file_of_ones_own_that_has_no_layouts_makes_none(text: str | None) -> None:
+    """The usual file is written anew at each boot (service.sh of mig-parted); one that the drop-in names is not."""
+    own = "/opt/site/mig.yaml"
+    for path, status in ((own, Status.WARN), (f"{MANAGER}/config.yaml", Status.PASS)):
+        node = MigNode()
+        node.manager()
+        named = (
+            f'[Service]\nEnvironment="MIG_PARTED_SELECTED_CONFIG=mixed"\nEnvironment="MIG_PARTED_CONFIG_FILE={path}"\n'
+        )
+        node.overlay.put(DROP_IN, Record(entry=Entry(DROP_IN, EntryType.FILE), text=named))
+        if text is None:
+            node.error(path)
+        else:
+            node.overlay.put(path, Record(entry=Entry(path, EntryType.FILE), text=text))
+        finding = find(node.report(), CONFIG, "node")
+        assert finding.status is status, finding
+        told = f"the layout mixed, which {own} does not have"
+        assert status is Status.PASS or (told in finding.summary and own in shown(finding))
+        assert status is Status.PASS or "1g.10gb" in finding.remedies[0].say
+
+
+def test_layouts_that_refer_to_themselves_a_thousand_times_stay_small() -> None:
+    """Aliases of YAML are one list in memory, and as text as many as there are references."""
+    bomb = "a0: &a0 [x, x]\n" + "".join(f"a{at}: &a{at} [*a{at - 1}, *a{at - 1}]\n" for at in range(1, 30))
+    node = MigNode()
+    devices = 'mig-devices: {"1g.10gb": *a29, "2g.20gb": 1}'
+    part = f"    - device-filter: [*a29]\n      devices: all\n      mig-enabled: true\n      {devices}\n"
+    whole = f"    - devices: all\n      mig-enabled: true\n      {devices}\n"
+    node.manager("wild", layouts=f"{bomb}{LAYOUTS}  wild:\n{part}{whole}")
+    finding = find(node.report(), CONFIG, "node")
+    assert len(shown(finding)) < 1000 and finding.status is Status.PASS
+    # Python writes no number of so many digits.
+    node.manager("wild", layouts=LAYOUTS + whole.replace("*a29", f"0x{'f' * 6000}").join(("  wild:\n", "")))
+    assert find(node.report(), CONFIG, "node").status is Status.PASS
 
 
 def test_a_manager_that_is_not_enabled_is_told_while_there_is_something_to_lose() -> None:
@@ -596,6 +647,29 @@ def test_a_container_that_names_an_instance_that_was_made_anew() -> None:
     assert finding.status is Status.FAIL and "MIG-5c1d0a6e-93f4-5b27-8e10-4a7f2bd9c361" in finding.summary
     assert "3g.40gb (GI 1, CI 0)" in shown(finding)
     assert finding.remedies[0].action is Action.CHANGE_WORKLOAD and "nvidia-smi -L" in commands(finding)
+
+
+OF_DOCKER = re.compile(r"docker|kubectl|helm")
+PODMAN = f"/machine.slice/libpod-{ID}.scope"
+
+
+@pytest.mark.parametrize(
+    ("group", "command"),
+    [
+        (DOCKER, "docker run --gpus '\"device=MIG-…\"' …"),
+        (PODMAN, "podman run --device nvidia.com/gpu=MIG-… …"),
+        ("/lxc.payload.ml", "nvidia-smi -L"),
+        ("/system.slice/slurmstepd.scope/job_397/step_0", "scontrol requeue JOB"),
+    ],
+)
+def test_whoever_named_an_instance_is_told_what_its_own_engine_takes(group: str, command: str) -> None:
+    node = GpuNode()
+    node.process(701, group)
+    node.container(702, group, "NVIDIA_VISIBLE_DEVICES=MIG-old", nodes=held(12, 13))
+    divided(node)
+    (finding,) = [one for one in node.report().result(UUIDS).findings if one.status is Status.FAIL]
+    assert command in commands(finding)
+    assert group == DOCKER or OF_DOCKER.search(commands(finding)) is None
 
 
 def test_names_that_are_there_pass_and_without_nvmls_list_nothing_is_said() -> None:
@@ -714,6 +788,17 @@ def test_a_container_that_holds_nodes_of_instances_that_are_gone() -> None:
     finding = find(report, VIEW, KEY)
     assert finding.status is Status.WARN and "nvidia-cap66, nvidia-cap67" in finding.summary
     assert "docker restart" in commands(finding)
+
+
+@pytest.mark.parametrize(("group", "command"), [(DOCKER, "docker restart "), (PODMAN, ""), (POD, "delete pod trainer")])
+def test_an_old_view_is_renewed_as_its_own_engine_does_it(group: str, command: str) -> None:
+    node = GpuNode()
+    node.container(702, group, nodes=held(12, 13, 66, 67))
+    node.bundle(ID, oci(annotations=CRI))
+    divided(node)
+    finding = find(node.report(), VIEW, KEY)
+    assert "what it sees of MIG is fixed when it starts" in finding.remedies[0].say
+    assert command in "".join(finding.remedies[0].run) and bool(finding.remedies[0].run) is bool(command)
 
 
 def test_a_container_for_all_gpus_that_lacks_newer_instances() -> None:
@@ -851,6 +936,18 @@ def watcher(*minors: int, comm: str = "dcgm-exporter") -> GpuNode:
 def test_an_exporter_without_the_node_of_mig_monitor() -> None:
     finding = find(watcher(12, 13, 48, 49).report(), MONITOR, KEY)
     assert finding.status is Status.WARN and "not /dev/nvidia-caps/nvidia-cap2" in finding.summary
+
+
+def test_an_exporter_in_no_pod_is_not_sent_to_a_chart() -> None:
+    finding = find(watcher(12, 13, 48, 49).report(), MONITOR, KEY)
+    assert "--cap-add SYS_ADMIN -e NVIDIA_MIG_MONITOR_DEVICES=all" in commands(finding)
+    assert f"docker restart {KEY}" in commands(finding) and re.search("helm|kubectl", commands(finding)) is None
+    node = watcher(12, 13, 48, 49)
+    node.container(702, POD, nodes=held(12, 13, 48, 49))
+    node.process(702, POD, comm="dcgm-exporter", apart=True)
+    node.bundle(ID, oci(annotations=CRI))
+    told = commands(find(node.report(), MONITOR, KEY))
+    assert "helm upgrade" in told and "kubectl -n lab delete pod trainer" in told and "docker" not in told
 
 
 def test_an_exporter_whose_cgroup_refuses_mig_monitor() -> None:

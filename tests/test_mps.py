@@ -1,5 +1,6 @@
 """Sharing by MPS: daemons, their servers and logs, clients in and outside of containers, and what the device plugin was told."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -531,6 +532,10 @@ def test_lines_of_both_logs_are_taken_in_the_order_of_time() -> None:
     assert parse_logs([server, control]).deaths == 0
     assert parse_logs([control]).deaths == 1
     assert parse_logs([TextFile("c", "no line of MPS\n")]).last is None
+    # Whoever runs a daemon of his own writes its logs: a line takes as long as it is long.
+    began = time.process_time()
+    blank = f"[2026-11-30 10:00:00.123{' ' * 1_000_000}Starting new server\n"
+    assert parse_logs([TextFile("c", blank)]).last is None and time.process_time() - began < 5
     endless = line(10, f"NEW CLIENT {'9' * 9999} from user 0: Server is not ready, push client to pending list")
     assert (
         parse_logs([TextFile("c", endless + line(11, f"Starting new server {'9' * 9999} for user 0"))]).waiting is None

@@ -4,7 +4,7 @@ import pytest
 
 from gpudoctor.config import Config, Slurm
 from gpudoctor.facts.device_access import Access, DeviceKind
-from gpudoctor.facts.raw import Answer, CommandOutput
+from gpudoctor.facts.raw import Answer, CommandOutput, Entry, EntryType
 from gpudoctor.report import Finding
 from gpudoctor.sources.recorded import Record
 from gpudoctor.trace import StepId, Traced
@@ -12,8 +12,9 @@ from gpudoctor.verdicts import Status, Unread, Why
 from tests.conftest import SHARED
 from tests.device_shapes import Rule
 from tests.gpu_node import GIVEN, WHOLE_DEV
-from tests.slurm_node import CONF, GRES, NAME, STARTED, SlurmNode
+from tests.slurm_node import CONF, GRES, NAME, SHOWN, SLURMD, STARTED, SlurmNode
 from tests.small_node import cited, steps
+from tests.test_cgroup_rules import OF_OTHERS
 from tests.trace_cases import HOST_MOUNTS
 from tests.trace_node import LIBRARIES, NODES, UUIDS, VERSION, TraceNode
 from tests.workload_node import DOCKER, ID
@@ -78,6 +79,16 @@ def test_vanished_file_is_named_before_slurm_says_invalid() -> None:
     assert "names 4 GPUs, and 2 are on the bus" in found.summary and "the first /dev/nvidia2" in found.summary
     assert "/dev/nvidia2 does not exist" in cited(found) and f"{GRES} line 1" in cited(found)
     assert "scontrol update nodename=n1 state=drain" in steps(found) and "systemctl restart slurmd" in steps(found)
+
+
+def test_instances_of_several_files_are_counted_once() -> None:
+    node = SlurmNode()
+    node.conf = (node.conf or "").replace("gpu:h100:2", "gpu:1g.10gb:2")
+    caps = "/dev/nvidia-caps/nvidia-cap"
+    node.gres = "".join(
+        f"Name=gpu Type=1g.10gb MultipleFiles=/dev/nvidia0,{caps}{first},{caps}{first + 1}\n" for first in (66, 75)
+    )
+    assert "gres.conf names 2 GPUs" in only(node, COUNT).summary
 
 
 def test_node_that_slurm_took_out_follows_from_the_count() -> None:
@@ -173,6 +184,70 @@ def test_files_are_found_where_slurmd_was_told_and_controllers_send_them() -> No
     assert "env SLURM_CONF" not in cited(shown)
 
 
+EVIL: tuple[str, ...] = ("slurmd", "-f", "/tmp/mine/slurm.conf")
+SCONTROL = ("env", f"SLURM_CONF={EVIL[2]}", "scontrol", "show", "node", "n1")
+
+
+def fake(node: SlurmNode, *, user: int, program: str) -> None:
+    """A program that is called slurmd, with a slurm.conf of its own; what Slurm's programs would print with that."""
+    node.command_line = list(EVIL)
+    node.text(EVIL[2], "PluginDir=/tmp/mine\nNodeName=n1 Gres=gpu:9\nGresTypes=gpu\n")
+    node.text(f"/proc/{SLURMD}/status", f"Name:\tslurmd\nUid:\t{user}\t0\t0\t0\nGid:\t0\t0\t0\t0\n")
+    if program:
+        node.link(f"/proc/{SLURMD}/exe", program)
+    node.commands[SCONTROL] = CommandOutput(SCONTROL, 0, SHOWN.format(state="DOWN", reason=""))
+
+
+@pytest.mark.parametrize(
+    ("user", "program"),
+    # The second is what a link slurmd to sudo runs: a program that makes itself root's.
+    [(1000, "/tmp/mine/slurmd"), (0, "/usr/bin/sudo")],
+)
+def test_users_program_called_slurmd_names_no_files_and_no_plugins(user: int, program: str) -> None:
+    """Slurm's programs load the plugins that their slurm.conf names: who may log in must not choose it for root."""
+    node = SlurmNode()
+    fake(node, user=user, program=program)
+    report = node.report()
+    said = " ".join(cited(one) for check in CHECKS for one in report.result(check).findings)
+    assert EVIL[2] not in said and "DOWN" not in said
+    # It may be that of the unit after all, which then has a group (SlurmdUser= of slurm.conf(5)).
+    group = "/sys/fs/cgroup/system.slice/slurmd.service"
+    node.tree.put(group, Record(entry=Entry(group, EntryType.DIR)))
+    (running,) = node.report().result(UNIT).findings
+    assert (running.status, running.summary) == (Status.PASS, "slurmd runs")
+    node.tree.put("/etc/systemd/system/multi-user.target.wants/slurmd.service", Record(error="ENOENT"))
+    for check in CHECKS:
+        (finding,) = node.report().result(check).findings
+        assert (finding.status, finding.summary) == (Status.SKIP, "what is called slurmd here is a user's own program")
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize(
+    ("program", "told"), [("/usr/sbin/slurmd", True), ("/usr/sbin/slurmd (deleted)", True), ("", False)]
+)
+def test_programs_are_given_a_slurm_conf_that_slurmd_itself_was_seen_to_name(
+    program: str, told: bool, live: bool
+) -> None:
+    """An ordinary user may read root's command line, and not what program that is; a recording of his says the same."""
+    node = SlurmNode()
+    fake(node, user=0, program=program)
+    if not program:
+        node.tree.put(f"/proc/{SLURMD}/exe", Record(error="EACCES"))
+    node.live = live
+    (finding,) = node.report().result(STATE).findings
+    assert (finding.status, "DOWN" in cited(finding)) == ((Status.FAIL, True) if told else (Status.UNKNOWN, False))
+    assert told or (finding.why == Why.NO_PERMISSION and "slurmd itself is not seen" in finding.summary)
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_program_that_hides_whose_it_is_is_not_taken_for_slurmd(live: bool) -> None:
+    node = SlurmNode()
+    fake(node, user=0, program="/usr/sbin/slurmd")
+    node.tree.put(f"/proc/{SLURMD}/status", Record(error="EACCES"))
+    node.live = live
+    assert EVIL[2] not in " ".join(cited(one) for check in CHECKS for one in node.report().result(check).findings)
+
+
 def test_files_that_were_not_seen_are_unknown() -> None:
     node = SlurmNode()
     node.gres = None
@@ -185,6 +260,17 @@ def test_files_that_were_not_seen_are_unknown() -> None:
     node.conf = (node.conf or "").replace("n[1-8]", "tux[1-8]")
     (finding,) = node.quiet().result(COUNT).findings
     assert finding.status is Status.UNKNOWN and "names no such node (n1)" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("host", "named"), [("n1.lab.example", "n1.lab.example"), ("n1.lab.example", "n[1-8]"), ("ws7", "localhost")]
+)
+def test_node_is_looked_for_by_the_names_that_slurmd_tries(host: str, named: str) -> None:
+    node = SlurmNode()
+    node.text("/proc/sys/kernel/hostname", f"{host}\n")
+    node.conf = (node.conf or "").replace("n[1-8]", named)
+    (finding,) = node.quiet().result(COUNT).findings
+    assert finding.status is Status.PASS and "line 6" in cited(finding), finding
 
 
 # what slurmd finds itself -------------------------------------------------------------------------------------------
@@ -206,6 +292,25 @@ def test_detection_is_held_against_what_nvml_lists() -> None:
     node.plugins("gpu_generic.so", "gpu_nvml.so")
     found = only(node, COUNT)
     assert "no GPU is of type a100: AutoDetect calls them nvidia_h100_80gb_hbm3" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("promise", "gres"),
+    [
+        # Detection calls them otherwise: the files count all the same (gres_gpu.c, "config-only GPU").
+        ("gpu:fast:2", "Name=gpu Type=fast File=/dev/nvidia[0-1]\n"),
+        ("gpu:fast:2", "NodeName=n[1-8] Name=gpu Type=fast File=/dev/nvidia[0-1]\n"),
+        # One GPU is kept from Slurm on purpose.
+        ("gpu:h100:1", "Name=gpu Type=h100 File=/dev/nvidia1\n"),
+    ],
+)
+def test_named_files_count_with_detection_too(promise: str, gres: str) -> None:
+    node = SlurmNode()
+    node.detects(promise=promise)
+    node.gres = f"AutoDetect=nvml\n{gres}"
+    node.plugins("gpu_generic.so", "gpu_nvml.so")
+    (found,) = node.quiet().result(COUNT).findings
+    assert found.status is Status.PASS and f"{GRES} line 2" in cited(found), found
 
 
 def test_ignored_gpus_are_told_with_slurmds_own_words() -> None:
@@ -426,6 +531,19 @@ def test_slurmd_that_does_not_run_is_told() -> None:
     assert found.summary == "slurmd is started at boot, but does not run" and "no slurmd runs" in cited(found)
 
 
+@pytest.mark.parametrize("folder", ["/opt/slurm/etc", "/usr/local/etc/slurm", "/var/spool/slurmd/conf-cache"])
+def test_slurmd_that_died_is_told_wherever_its_files_are(folder: str) -> None:
+    """Builds of one's own, AWS ParallelCluster's among them, do not look into /etc/slurm."""
+    node = SlurmNode()
+    for name, text in (("slurm.conf", node.conf), ("gres.conf", node.gres), ("cgroup.conf", node.cgroup)):
+        node.text(f"{folder}/{name}", text or "")
+    node.conf = node.gres = node.cgroup = None
+    node.runs = False
+    node.complete += ["/run/slurm", "/etc/default/slurmd", "/etc/sysconfig/slurmd"]
+    found = only(node, UNIT, Status.WARN)
+    assert found.summary == "slurmd is started at boot, but does not run"
+
+
 def test_unit_without_delegation_is_told_on_cgroup_v2_alone() -> None:
     node = SlurmNode()
     node.text("/lib/systemd/system/slurmd.service", "[Service]\nExecStart=/usr/sbin/slurmd -D -s\n")
@@ -452,6 +570,12 @@ def test_unconfined_jobs_that_share_nodes_are_worth_a_warning() -> None:
     node = SlurmNode()
     node.conf = (node.conf or "").replace("task/affinity,task/cgroup", "task/affinity")
     assert "does nothing with TaskPlugin=task/affinity" in only(node, CONSTRAINED, Status.WARN).summary
+    node = SlurmNode()
+    node.cgroup = "CgroupPlugin=disabled\nConstrainDevices=yes\n"
+    found = only(node, CONSTRAINED, Status.WARN)
+    assert "does nothing with CgroupPlugin=disabled" in found.summary
+    assert "cgroup.conf line 1: CgroupPlugin=disabled" in cited(found)
+    assert "jobs of Slurm all of them" in node.report().sharing[0].access
 
 
 @pytest.mark.parametrize(
@@ -470,6 +594,29 @@ def test_whole_nodes_have_nothing_to_keep_apart(old: str, new: str) -> None:
     node.conf = (node.conf or "").replace(old, new)
     (finding,) = node.quiet().result(CONSTRAINED).findings
     assert finding.status is Status.SKIP, finding.summary
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("PartitionName=all Nodes=ALL", "PartitionName=DEFAULT Nodes=ALL\nPartitionName=all"),
+        ("PartitionName=all Nodes=ALL", "NodeSet=fast Nodes=n[1-4]\nPartitionName=all Nodes=tux1,fast"),
+        ("PartitionName=all Nodes=ALL", "NodeSet=fast Feature=gpus\nPartitionName=all Nodes=fast"),
+        (
+            "PartitionName=all Nodes=ALL",
+            "PartitionName=DEFAULT OverSubscribe=EXCLUSIVE\nPartitionName=DEFAULT OverSubscribe=NO\nPartitionName=all Nodes=ALL",
+        ),
+        (
+            "SelectType=select/cons_tres",
+            "SelectType=select/linear\nPartitionName=DEFAULT OverSubscribe=FORCE:4\n",
+        ),
+    ],
+)
+def test_partitions_that_share_their_nodes_are_found_by_all_their_lines(old: str, new: str) -> None:
+    node = SlurmNode()
+    node.cgroup = "ConstrainDevices=no\n"
+    node.conf = (node.conf or "").replace("CPUs=64", "CPUs=64 Features=nvme,gpus").replace(old, new)
+    assert "jobs share nodes in partition all" in only(node, CONSTRAINED, Status.WARN).summary
 
 
 def test_setting_of_an_unseen_cluster_is_not_judged() -> None:
@@ -523,6 +670,17 @@ def test_jobs_gpus_are_counted_as_slurm_counts_them() -> None:
     node.devices[0]["fields"] = {"mig.current": True}
     (found,) = node.report().result(CONSTRAINED).findings
     assert "computes on GPU" not in found.summary
+
+
+def test_jobs_are_counted_among_the_named_files_with_detection_too() -> None:
+    """The job's GPU 0 is the only one that gres.conf names, /dev/nvidia1."""
+    node = SlurmNode()
+    node.plugins("gpu_generic.so", "gpu_nvml.so")
+    node.detects(promise="gpu:h100:1")
+    node.gres = "AutoDetect=nvml\nName=gpu Type=h100 File=/dev/nvidia1\n"
+    with_job(node, "SLURM_JOB_GPUS=0", "CUDA_VISIBLE_DEVICES=0")
+    node.computes(1, 611)
+    assert [one.status for one in node.report().result(CONSTRAINED).findings] == [Status.PASS]
 
 
 @pytest.mark.parametrize("number", ["7", "1,7", "x", ""])
@@ -721,13 +879,25 @@ def test_excerpts_of_real_nodes_are_diagnosed() -> None:
 SHOW_JOB = ("scontrol", "show", "job", "-d", "397")
 
 
-def traced_job(gres: str, *, minor: int = 1, shown: str | None = None) -> Traced:
-    """Job 397 with SLURM_JOB_GPUS=1, allowed one GPU by its device program; its controller tells `gres`."""
+def traced_job(
+    gres: str,
+    *,
+    minor: int = 1,
+    shown: str | None = None,
+    conf: str = "Name=gpu Type=h100 File=/dev/nvidia[0-1]\n",
+    swapped: bool = False,
+) -> Traced:
+    """Job 397 with SLURM_JOB_GPUS=1, allowed one GPU by its device program; its controller tells `gres`.
+
+    With `swapped` the minors do not follow the bus.
+    """
     node = TraceNode()
+    for at, place in enumerate(("05", "06")) if swapped else ():
+        node.text(f"/proc/driver/nvidia/gpus/0000:{place}:00.0/information", f"Device Minor: {1 - at}\n")
     node.text("/proc/sys/kernel/hostname", "n1\n")
     node.process(1960, "/system.slice/slurmd.service", comm="slurmd")
     node.text("/proc/1960/cmdline", "slurmd\0-D\0-N\0n1\0")
-    node.text("/etc/slurm/gres.conf", "Name=gpu Type=h100 File=/dev/nvidia[0-1]\n")
+    node.text("/etc/slurm/gres.conf", conf)
     node.text("/etc/slurm/slurm.conf", "GresTypes=gpu\nNodeName=n1 Gres=gpu:h100:2\nPartitionName=all Nodes=ALL\n")
     node.process(611, JOB)
     node.inside(
@@ -755,7 +925,30 @@ def test_trace_finds_a_gpu_that_slurm_gave_and_the_rules_refuse() -> None:
     """The job's program allows GPU 0, and the controller gave it GPU 1."""
     one = traced_job("gpu:h100:1(IDX:1)", minor=0)
     assert one.first_broken is StepId.RULES
-    assert "/dev/nvidia1" in one.step(StepId.RULES).summary
+    step = one.step(StepId.RULES)
+    assert "/dev/nvidia1" in step.summary
+    said = " ".join(f"{remedy.say} {' '.join(remedy.run)}" for remedy in step.remedies)
+    assert "scontrol requeue 397" in said and "sharing.slurm-gres" in said and OF_OTHERS.search(said) is None, said
+
+
+@pytest.mark.parametrize(
+    ("conf", "index", "minor", "told"),
+    [
+        # By the bus: NVML tells links, and each its own place in them (gpu_nvml.c).
+        ("AutoDetect=nvml\n", 0, 1, True),
+        # By the files' names, or by the bus: the one that is taken for full is not known.
+        ("AutoDetect=nvidia\n", 0, 0, False),
+        ("AutoDetect=full\n", 0, 0, False),
+        # Of one that is named, and of those that are not.
+        ("AutoDetect=nvml\nName=gpu Type=h100 File=/dev/nvidia0\n", 0, 0, False),
+    ],
+)
+def test_trace_says_which_gpus_slurm_gave_where_their_order_is_certain(
+    conf: str, index: int, minor: int, told: bool
+) -> None:
+    one = traced_job(f"gpu:h100:1(IDX:{index})", minor=minor, conf=conf, swapped=True)
+    assert one.first_broken is None, one.step(StepId.RULES).summary
+    assert ("Slurm gave" in one.step(StepId.ASKED).summary) is told
 
 
 def test_trace_tells_that_a_job_may_open_more_than_it_was_given() -> None:

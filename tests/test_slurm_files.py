@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from gpudoctor.config import Config
 from gpudoctor.facts.desk import Desk
-from gpudoctor.facts.raw import Absent
+from gpudoctor.facts.raw import Absent, Entry, EntryType
 from gpudoctor.facts.slurm import Slurm
 from gpudoctor.facts.slurm_files import read_conf
 from gpudoctor.facts.slurm_gres import Promised, cores_in, counted, gres_conf, node_conf, node_name, usable
+from gpudoctor.facts.slurm_ground import Delegation, delegation
 from gpudoctor.facts.slurm_hostlist import MOST, lists, spelled_out, split_list
 from gpudoctor.facts.slurm_log import Said, detected_in, parse_log
 from gpudoctor.facts.slurm_node import Allocation, Machine, NodeState, parse_job, parse_machine, parse_node
-from gpudoctor.sources.recorded import RecordedNode
+from gpudoctor.sources.recorded import Record, RecordedNode
 from gpudoctor.sources.redaction import redact
 from gpudoctor.verdicts import Unread
 from tests.captures import Builder
@@ -105,6 +106,48 @@ def test_lines_are_joined_and_remarks_and_quotes_taken_away() -> None:
     ]
     assert file.setting("grestypes") == ("gpu", file.lines[2])
     assert file.lines[1].evidence.shows.startswith("line 3: NodeName=n1 Gres=gpu:2 CPUs=64")
+
+
+def test_long_lines_take_as_long_as_they_are() -> None:
+    """What grows with the square of a line's length takes hours for one of ten megabytes."""
+    began = time.process_time()
+    conf = read_conf(node_with(slurm_conf="\\#" * 500_000), "/etc/slurm/slurm.conf")
+    assert conf.lines == () and conf.known
+    for words in ("fatal: ", "GRES core specification ", "GRES autodetected core affinity "):
+        assert parse_log(words * 50_000, "x").told == ()
+    said = parse_node(f"NodeName=n1 State=DOWN\n   Reason={' ' * 300_000}a{' ' * 300_000}b [bob@now] \n", "x")
+    assert isinstance(said, NodeState) and (said.by, said.at, len(said.reason)) == ("bob", "now", 300_002)
+    job = parse_job(f"JobId=1 JobState=RUNNING\n Nodes=n1 CPU_IDs=0 GRES={'gpu' * 100_000}\n", "n1", "x")
+    assert isinstance(job, Allocation) and job.indices is None
+    unit = node_with()
+    path = "/etc/systemd/system/slurmd.service"
+    unit.tree.put(
+        path, Record(entry=Entry(path, EntryType.FILE), text=f"Delegate= a{' ' * 100_000}x{' ' * 100_000}y\n")
+    )
+    found = delegation(unit)
+    assert isinstance(found, Delegation) and (found.value or "").startswith("a ") and len(found.evidence.shows) < 300
+    assert time.process_time() - began < 5
+
+
+def test_more_files_than_slurm_counts_are_not_looked_at() -> None:
+    lines = "".join(f"Name=gpu File=/dev/x{at}_[0-999]\n" for at in range(500))
+    records = gres_conf(read_conf(node_with(gres_conf=lines), "/etc/slurm/gres.conf"), "n1").gpus
+    assert sum(len(record.files) for record in records) < MOST + len(records) and all(one.files for one in records)
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        ("Reason=Not responding [slurm@2026-11-29T08:01:22]", ("Not responding", "slurm", "2026-11-29T08:01:22")),
+        ("Reason=see [1] and [2]", ("see [1] and [2]", "", "")),
+        ("Reason=RMA [a@b] 4711 [root@2026-11-29T08:01:22] ", ("RMA [a@b] 4711", "root", "2026-11-29T08:01:22")),
+        ("Reason=(null)", ("(null)", "", "")),
+        ("Comment=x", ("", "", "")),
+    ],
+)
+def test_reason_ends_with_who_set_it(printed: str, told: tuple[str, str, str]) -> None:
+    found = parse_node(f"NodeName=n1 State=IDLE+DRAIN\n   {printed}\n", "x")
+    assert isinstance(found, NodeState) and (found.reason, found.by, found.at) == told
 
 
 def test_included_files_are_read_and_missing_ones_told() -> None:

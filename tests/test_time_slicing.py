@@ -102,6 +102,10 @@ GOOD = "    resources:\n    - name: nvidia.com/gpu\n      replicas: 4\n"
         (sliced(f"{GOOD}      replica: 8\n"), "sharing.timeSlicing.resources has a key replica"),
         (sliced("    resources:\n    - name: nvidia.com/gpu\n      replicas: 1\n"), "nvidia.com/gpu has replicas 1"),
         (sliced("    resources:\n    - name: nvidia.com/gpu\n      replicas: '4'\n"), "nvidia.com/gpu has replicas 4"),
+        (
+            sliced(f"    resources:\n    - name: nvidia.com/gpu\n      replicas: -0x{'f' * 6000}\n"),
+            "nvidia.com/gpu has replicas a number beyond all counting",
+        ),
         (sliced("    resources:\n    - name: nvidia.com/gpu\n"), "nvidia.com/gpu has no replicas"),
         (sliced("    renameByDefault: true\n"), "names no resource"),
         (sliced(f"{GOOD}      rename: nvidia.com/slice\n"), "rename of nvidia.com/gpu is passed over"),

@@ -9,7 +9,7 @@ from gpudoctor.report import Finding
 from gpudoctor.sources.recorded import Record
 from gpudoctor.verdicts import Status, Why
 from tests.captures import diagnose
-from tests.gpu_node import GIVEN, INSIDE, PID, STANDARD_LINES, GpuNode
+from tests.gpu_node import GIVEN, INSIDE, PID, STANDARD_LINES, WHOLE_DEV, GpuNode
 from tests.rig_containers import needs_rig, rig_containers
 from tests.small_node import cited
 from tests.workload_node import CRI, DOCKER, GPU, ID, KEY, MOUNTINFO, OTHER, POD, USER, WorkloadNode, oci
@@ -196,6 +196,39 @@ def test_mode_and_owner_decide_before_the_cgroup(
     if fails:
         assert f"mode {mode:04o}, owner {owner[0]}:{owner[1]}" in found.summary
         assert "--group-add" in found.remedies[0].say and "keep-groups" in found.remedies[0].say
+
+
+OF_CONTAINERS = ("docker", "podman", "CDI", "--device", "--group-add", "the container", "runtimeClassName")
+IN_JOB = "/system.slice/slurmstepd.scope/job_397/step_0/user/task_0"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cause", "words"),
+    [
+        ({}, "no-gpu-node", "gpudoctor run --link device-nodes"),
+        ({**INSIDE, "nvidia0": (195, 7)}, "numbers-of-no-gpu", "gpudoctor run --link device-nodes"),
+        ({**INSIDE, "nvidia-uvm": (511, 0)}, "numbers-of-another-load", "scontrol requeue 397"),
+        ({"nvidia0": (195, 0), "nvidia-uvm": (507, 0)}, "no-control-node", "nvidia-modprobe -c 0 -u"),
+        (WITHOUT_UVM, "no-uvm-node", "nvidia-modprobe -u -c 0"),
+        (INSIDE, "mode-shuts-out", "usermod -aG"),
+    ],
+)
+def test_job_is_not_told_how_to_start_a_container(nodes: dict[str, tuple[int, int]], cause: str, words: str) -> None:
+    """It sees the node's own /dev, with the groups of its user."""
+    node = GpuNode()
+    node.process(PID, IN_JOB)
+    node.inside(PID, "SLURM_JOB_GPUS=0", nodes=nodes, mountinfo=WHOLE_DEV)
+    for name in INSIDE:
+        if name not in nodes:
+            node.absent(f"/proc/{PID}/root/dev/{name}")
+    node.absent(f"/proc/{PID}/root/dev/nvidia1")
+    if cause == "mode-shuts-out":
+        node.mode(f"/proc/{PID}/root/dev/nvidia0", 0o660, 0, 44)
+    node.text(f"/proc/{PID}/status", STATUS.format(uid=1000, gid=1000, groups="", caps=NONE))
+    found = node.says(NODES)
+    said = " ".join(f"{step.say} {' '.join(step.run)} {step.interrupts}" for step in found.remedies)
+    assert (found.status, found.cause) == (Status.FAIL, cause) and words in said
+    assert not [word for word in OF_CONTAINERS if word in said], said
 
 
 def test_capabilities_of_another_user_namespace_are_none_over_the_nodes_owner() -> None:

@@ -24,14 +24,16 @@ _UNITS = tuple(
     f"{folder}/{UNIT}" for folder in ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 )
 _SET = pattern(r"(MIG_PARTED_(?:SELECTED_CONFIG|CONFIG_FILE))=([^\s\"']{1,256})")
-_LINE = pattern(r"^(\S*\d{4}-\d\d-\d\dT\S+|\w{3} +\d+ [\d:]+) \S+ [^:\[]+(?:\[\d+\])?: (.*)$")
+_LINE = pattern(r"^(\S{0,32}\d{4}-\d\d-\d\dT\S+|\w{3} +\d+ [\d:]+) \S+ [^:\[]+(?:\[\d+\])?: (.*)$")
 _BEGINS = pattern(r"^Starting ")
 _ENDED_WELL = pattern(r"^(?:Finished|Started) |Deactivated successfully|\.service: Succeeded")
-_ENDED_BADLY = pattern(r"Failed with result|^Failed to start |Main process exited, .*status=[1-9]")
+_ENDED_BADLY = pattern(r"Failed with result|^Failed to start |Main process exited, .{0,200}status=[1-9]")
 _GAVE_UP = pattern(r"Error applying MIG|Error issuing GPU reset|No nvidia module loaded|No config available")
 """service.sh's own words; where the unit has a dash before its command, and without a module, systemd calls such a run finished."""
-_REASON = pattern(r"level=(?:fatal|error) (?!.*Assertion failure)|In use by another client")
+_REASON = pattern(r"level=(?:fatal|error) (?!.{0,300}Assertion failure)|In use by another client")
 MOST_REASONS = 3
+MOST_INSTANCES = 1000
+"""What asks for more of a GPU is no layout, and not written down."""
 
 
 class MigManager(Fact, frozen=True):
@@ -107,7 +109,7 @@ class MigManager(Fact, frozen=True):
 def _is_meant(part: Mapping[str, Any], index: int | None, device_id: str) -> bool:
     filters, devices = part.get("device-filter"), part.get("devices", "all")
     named = [filters] if isinstance(filters, str) else filters if isinstance(filters, list) else []
-    if named and f"{device_id}10de".lower() not in [str(name).lower() for name in named]:
+    if named and f"{device_id}10de".lower() not in [name.lower() for name in named if isinstance(name, str)]:
         return False
     return devices == "all" or (isinstance(devices, list) and index is not None and index in devices)
 
@@ -128,20 +130,24 @@ def _chosen(raw: Raw) -> tuple[dict[str, tuple[str, Evidence]], Unread | None]:
 
 
 def _layouts(raw: Raw, path: str, selected: str) -> tuple[Mapping[str, Any] | None, Evidence, Unread | None]:
-    """What was read of the file, and why nothing was: only where a layout is selected."""
+    """What was read of the file, and why nothing was: only where a layout is selected.
+
+    The usual file is written anew at each boot (service.sh); one that somebody else named must be there, and have layouts.
+    """
+    none: Mapping[str, Any] | None = None if path == CONFIG else {}
     if not selected:
         return None, Evidence(path, "was not read"), None
     from gpudoctor.facts.config_text import parse_yaml
 
     file = raw.read(path)
     if isinstance(file, Absent):
-        return None, file.evidence, None
+        return none, file.evidence, None
     document = parse_yaml(file) if isinstance(file, TextFile) else file
     if isinstance(document, Unread):
         return None, Evidence(path, document.detail), document
     layouts = document.get("mig-configs") if isinstance(document, dict) else None
     if not isinstance(layouts, dict):
-        return None, Evidence(path, "has no table mig-configs"), None
+        return none, Evidence(path, "has no table mig-configs"), None
     layouts = {str(name): part for name, part in layouts.items()}
     part = layouts.get(selected)
     return layouts, Evidence(path, f"{selected}: {_short(part)}" if part is not None else f"has no {selected}"), None
@@ -149,7 +155,8 @@ def _layouts(raw: Raw, path: str, selected: str) -> tuple[Mapping[str, Any] | No
 
 def _short(layout: object) -> str:
     wanted = [part.get("mig-devices") for part in layout if isinstance(part, dict)] if isinstance(layout, list) else []
-    named = [f"{count} {name}" for one in wanted if isinstance(one, dict) for name, count in one.items()]
+    pairs = [pair for one in wanted if isinstance(one, dict) for pair in one.items()]
+    named = [f"{count} {name}" for name, count in pairs if isinstance(count, int) and count < MOST_INSTANCES]
     return ", ".join(dict.fromkeys(named)) or "no instances"
 
 

@@ -24,7 +24,7 @@ KEEP = (
     r"Status of client .* is ACTIVE|active client contexts is 0"
 )
 """What is read of the logs: of clients only that they asked and became active."""
-_LINE = pattern(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) +[\w ]*?(\d+)\] (.*)")
+_LINE = pattern(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}) [\w ]{0,64}?(\d{1,10})\] (.*)")
 _ANEW = pattern(r"Starting control daemon using socket")
 _UP = pattern(r"NEW SERVER \d+: Ready|Server has started")
 _ENDED = pattern(r"Server \d+ exited with status (\d+)")

@@ -16,6 +16,8 @@ from gpudoctor.verdicts import Evidence, Unread
 
 MPS, TIME_SLICING = "mps", "timeSlicing"
 MOST_WRITTEN = 100
+MOST_COUNTED = 1 << 64
+"""Python writes no number of more than 4300 digits (sys.get_int_max_str_digits)."""
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "sharing": (MPS, TIME_SLICING),
     "way": ("renameByDefault", "failRequestsGreaterThanOne", "resources"),
@@ -51,7 +53,7 @@ class SharingConfig(Fact, frozen=True):
 
     def evidence(self, way: str) -> Evidence:
         """What is told of a way, in a line."""
-        parts = [f"{name}: {count} replicas" for name, count, _ in resources(self.sharing, way)]
+        parts = [f"{name}: {written(count)} replicas" for name, count, _ in resources(self.sharing, way)]
         return Evidence(self.where, f"sharing.{way}: {', '.join(parts) or 'no resource'}")
 
     @classmethod
@@ -112,6 +114,8 @@ def written(value: object) -> str:
     match value:
         case dict() | list():
             return "a table" if isinstance(value, dict) else "a list"
+        case int() if abs(value) > MOST_COUNTED:
+            return "a number beyond all counting"
         case _:
             return str(value)[:MOST_WRITTEN]
 

@@ -10,7 +10,8 @@ from gpudoctor.facts.cgroup_paths import GroupKind
 from gpudoctor.facts.desk import Desk, Fact, Reading
 from gpudoctor.facts.fabric_manager import WANTS, is_running
 from gpudoctor.facts.processes import Process, Processes
-from gpudoctor.facts.raw import Absent, CommandOutput, Entry, Raw
+from gpudoctor.facts.raw import Absent, CommandOutput, Entry, Raw, SourceKind, TextFile
+from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Cited, Evidence, Subject, SubjectKind, Unread, Why
 
 if TYPE_CHECKING:
@@ -22,9 +23,13 @@ SECONDS = 3.0
 """As long scontrol and slurmd are waited for: a controller that does not answer is asked for minutes otherwise (MessageTimeout)."""
 NOT_HERE = "no slurmd runs on this node, and none is started at boot"
 NOT_SET_UP = "slurmd is installed, but not set up: no slurm.conf, and no --conf-server"
+_CONTAINED = "slurmd runs in a container here, and its files are in there"
 _CONFS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
+"""Where packages look for it; builds of one's own have other places besides (slurm_files.FOLDERS)."""
 _OPTIONS = ("/etc/default/slurmd", "/etc/sysconfig/slurmd")
 """Where the packages' units take options for slurmd from (SchedMD/slurm etc/slurmd.service.in, Debian's slurmd.service)."""
+_USERS_OWN = "what is called slurmd here is a user's own program"
+_REAL_USER = pattern(r"(?m)^Uid:[ \t]*(\d{1,10})\b")
 
 
 class Slurm(Fact, frozen=True):
@@ -49,14 +54,14 @@ class Slurm(Fact, frozen=True):
     def gather(cls, desk: Desk) -> "Slurm | Unread":
         """One look for a unit where no process of that name is known."""
         processes = desk.get(Processes)
-        process = _process(processes) if isinstance(processes, Processes) else None
-        if isinstance(process, str):
-            return cls(setup=None, absent=process)
+        process, absent = _process(desk.raw, processes) if isinstance(processes, Processes) else (None, NOT_HERE)
+        if absent == _CONTAINED:
+            return cls(setup=None, absent=absent)
         link = desk.raw.entry(f"{WANTS}/{UNIT}")
         if process is None and not isinstance(link, Entry):
             if isinstance(link, Unread) and not isinstance(processes, Processes):
                 return link
-            return cls(setup=None, absent=NOT_HERE)
+            return cls(setup=None, absent=absent)
         if process is None and not _is_set_up(desk.raw):
             # Packages enable the unit, and it is not started without a configuration (ConditionPathExists= of Debian's).
             return cls(setup=None, absent=NOT_SET_UP)
@@ -75,7 +80,11 @@ class Slurm(Fact, frozen=True):
 
 def _is_set_up(raw: Raw) -> bool:
     """Whether there is a configuration, or may be: only what is known to be absent is none."""
+    from gpudoctor.facts.slurm_files import FOLDERS
+
     if not all(isinstance(raw.entry(path), Absent) for path in _CONFS):
+        return True
+    if any(isinstance(raw.entry(f"{folder}/slurm.conf", follow=True), Entry) for folder in FOLDERS):
         return True
     options = [raw.read(path) for path in _OPTIONS]
     return any(
@@ -87,20 +96,45 @@ SLURMD = Subject(SubjectKind.SERVICE, COMM)
 """The subject of what is said of Slurm on the node."""
 
 
-def _process(processes: Processes) -> Process | str | None:
-    """The node's own; one in a container has its files there (SlinkyProject/slurm-operator)."""
-    contained = False
+def _process(raw: Raw, processes: Processes) -> tuple[Process | None, str]:
+    """The node's own, else why there is none; one in a container has its files there (SlinkyProject/slurm-operator)."""
+    absent = NOT_HERE
     for one in processes.processes:
-        if one.comm == COMM and not one.ended:
-            if one.cgroup < 0 or processes.identities[one.cgroup].kind is not GroupKind.CONTAINER:
-                return one
-            contained = True
-    return "slurmd runs in a container here, and its files are in there" if contained else None
+        if one.comm != COMM or one.ended:
+            continue
+        if one.cgroup >= 0 and processes.identities[one.cgroup].kind is GroupKind.CONTAINER:
+            absent = _CONTAINED
+        elif _is_the_nodes(raw, one.pid):
+            return one, ""
+        elif absent != _CONTAINED:
+            absent = _USERS_OWN
+    return None, absent
+
+
+def _is_the_nodes(raw: Raw, pid: int) -> bool:
+    """Whether it is the daemon, and no program that a user calls so: its files are read, and its slurm.conf, which names plugins, is given
+    to Slurm's programs.
+
+    slurmd runs as root (slurmd(8)). What a set-user-ID program has of root is no real user ID, or is another file (credentials(7)). A
+    recording that was made by hand need not hold either.
+    """
+    status, link = raw.read(f"/proc/{pid}/status"), raw.entry(f"/proc/{pid}/exe")
+    owner = _REAL_USER.search(status.text) if isinstance(status, TextFile) else None
+    if isinstance(link, Entry) and link.to and not link.to.rpartition("/")[2].startswith(COMM):
+        return False
+    return not_recorded(raw, status) if owner is None else int(owner[1]) in (0, raw.uid)
+
+
+def not_recorded(raw: Raw, found: object) -> bool:
+    """Whether somebody who made a recording left something out, rather than that it was not shown: that is so when it is replayed too."""
+    hidden = isinstance(found, Unread) and found.why is not Why.NOT_RECORDED
+    return raw.kind not in (SourceKind.LIVE, SourceKind.ROOT) and not hidden
 
 
 def _runs(raw: Raw, processes: Processes | Unread) -> tuple[Reading[bool], Evidence | None]:
-    """Where the processes are seen, and slurmd is not among them, it does not run."""
-    if isinstance(processes, Processes) and processes.unlisted is None and any(one.comm for one in processes.processes):
+    """Where the processes are seen, and slurmd is not among them, it does not run. Some other user's may be the node's (SlurmdUser)."""
+    names = {one.comm for one in processes.processes if not one.ended} if isinstance(processes, Processes) else set()
+    if isinstance(processes, Processes) and processes.unlisted is None and any(names) and COMM not in names:
         return False, Evidence("processes (/proc/*/stat)", "no slurmd runs")
     return is_running(raw, UNIT)
 

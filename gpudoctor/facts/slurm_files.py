@@ -157,9 +157,16 @@ def _joined(text: str) -> Iterator[tuple[int, str]]:
 
 def _without_remark(line: str) -> str:
     at = line.find("#")
-    while at > 0 and (at - len(line[:at].rstrip("\\"))) % 2:
+    while at > 0 and _slashes_before(line, at) % 2:
         at = line.find("#", at + 1)
     return line if at < 0 else line[:at]
+
+
+def _slashes_before(line: str, at: int) -> int:
+    begin = at
+    while begin and line[begin - 1] == "\\":
+        begin -= 1
+    return at - begin
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:

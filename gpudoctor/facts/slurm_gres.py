@@ -5,13 +5,13 @@ slurm.conf says how many there are, gres.conf which files they are, and what gre
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from msgspec import Struct
 
 from gpudoctor.facts.raw import decimal
 from gpudoctor.facts.slurm_files import ConfFile, Line
-from gpudoctor.facts.slurm_hostlist import lists, position, spelled_out, split_list
+from gpudoctor.facts.slurm_hostlist import MOST, lists, position, spelled_out, split_list
 from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Evidence
 
@@ -86,16 +86,17 @@ def gres_conf(file: ConfFile, node: str) -> GresConf:
     inline: list[Line] = []
     spread: Line | None = None
     others = 0
+    left: dict[str, int] = {}
     for line in file.lines:
         if line.first == "nodename":
             if not lists(line.value("nodename") or "", node):
                 others += 1
                 continue
             local += [line] if line.value("autodetect") is not None else []
-            named += [_record(line, named_node=True)] if line.value("name") else []
+            named += [_record(line, left, named_node=True)] if line.value("name") else []
         elif line.first == "name":
             inline += [line] if line.value("autodetect") is not None else []
-            records.append(_record(line, named_node=False))
+            records.append(_record(line, left, named_node=False))
         elif line.first == "autodetect":
             spread = line
     told = local[0] if local else spread
@@ -110,15 +111,17 @@ def _detection(line: Line | None, file: ConfFile) -> Detection:
     return Detection(kind, word, line.evidence)
 
 
-def _record(line: Line, *, named_node: bool) -> GresRecord:
+def _record(line: Line, left: dict[str, int], *, named_node: bool) -> GresRecord:
+    """`left` are the files of each gres that are still spelled out: Slurm counts no more by one (MAX_GRES_BITMAP in gres.c)."""
     several = line.value("multiplefiles")
-    files = several or line.value("file", "files") or ""
-    said = line.value("count")
+    name, said = (line.value("name") or "").lower(), line.value("count")
+    files = spelled_out(several or line.value("file", "files") or "", max(left.get(name, MOST), 1))
+    left[name] = left.get(name, MOST) - len(files)
     return GresRecord(
         line=line,
-        name=(line.value("name") or "").lower(),
+        name=name,
         type=line.value("type") or "",
-        files=spelled_out(files),
+        files=files,
         multiple=several is not None,
         count=None if said is None else counted(said),
         named_node=named_node,
@@ -142,11 +145,12 @@ class Promised(Struct, frozen=True):
 
 
 class Partition(Struct, frozen=True):
-    """One that the node is in; `exclusive` says that a job gets whole nodes."""
+    """One that the node is in; `exclusive` says that a job gets whole nodes; `shares` is OverSubscribe= in small letters."""
 
     name: str
     exclusive: bool
     line: Line
+    shares: str = ""
 
 
 class NodeConf(Struct, frozen=True):
@@ -186,7 +190,16 @@ class NodeConf(Struct, frozen=True):
 
 
 def node_name(file: ConfFile, host: str) -> str:
-    """The NodeName of a host: names it has itself, or by NodeHostname of the same place in the list (slurm.conf(5))."""
+    """The NodeName of a host, looked for as slurmd does: by the name up to its first dot, the whole name, then localhost (slurmd.c,
+    _read_config); the first of them where slurm.conf has none.
+    """
+    short = host.partition(".")[0]
+    known = (_named(file, name) for name in (short, host, "localhost"))
+    return next((name for name in known if name), short)
+
+
+def _named(file: ConfFile, host: str) -> str:
+    """A name that it has itself, or by NodeHostname of the same place in the list (slurm.conf(5)); "" for none."""
     for line in file.lines:
         if line.first != "nodename" or (line.value("nodename") or "").lower() == DEFAULT:
             continue
@@ -196,24 +209,28 @@ def node_name(file: ConfFile, host: str) -> str:
             return spelled[place] if place is not None and place < len(spelled) else host
         if hosts is None and lists(names, host):
             return host
-    return host
+    return ""
 
 
 def node_conf(file: ConfFile, node: str) -> NodeConf:
     """What of it holds for a node. A line NodeName=DEFAULT holds for those after it."""
-    default: Line | None = None
+    default: dict[str, Line] = {}
     own: Line | None = None
-    told: Line | None = None
+    told: dict[str, Line] = {}
     for line in file.lines:
         if line.first != "nodename":
             continue
+        said = {name: line for name, _ in line.pairs}
         if (line.value("nodename") or "").lower() == DEFAULT:
-            default = line if line.value("gres") is not None else default
+            default |= said
         elif lists(line.value("nodename") or "", node):
-            own = line
-            told = line if line.value("gres") is not None else default
-    gres = (told.value("gres") if told is not None else None) or ""
-    return NodeConf(file, own, tuple(_promised(gres)), told, tuple(_partitions(file, node)))
+            own, told = line, default | said
+    gres_line = told.get("gres")
+    gres = (gres_line.value("gres") if gres_line is not None else None) or ""
+    features = {
+        word for name in ("features", "feature") if name in told for word in split_list(told[name].value(name) or "")
+    }
+    return NodeConf(file, own, tuple(_promised(gres)), gres_line, tuple(_partitions(file, node, features)))
 
 
 def _promised(text: str) -> Iterator[Promised]:
@@ -228,28 +245,32 @@ def _promised(text: str) -> Iterator[Promised]:
         yield Promised(words[0] if words else "", count if count >= 0 else 1)
 
 
-def _partitions(file: ConfFile, node: str) -> Iterator[Partition]:
-    """OverSubscribe=EXCLUSIVE, in newer releases Exclusive=NODE, gives whole nodes; formerly it was called Shared (slurm.conf(5))."""
-    default = ""
-    sets = _nodesets(file)
+def _partitions(file: ConfFile, node: str, features: Set[str]) -> Iterator[Partition]:
+    """OverSubscribe=EXCLUSIVE, in newer releases Exclusive=NODE, gives whole nodes; formerly it was called Shared (slurm.conf(5)).
+
+    What a line PartitionName=DEFAULT says holds for those after it, Nodes= as well (_parse_partitionname in read_config.c).
+    """
+    default: dict[str, str] = {}
+    sets = _nodesets(file, node, features)
     for line in file.lines:
         if line.first != "partitionname":
             continue
-        said = line.value("oversubscribe", "shared") or ""
-        exclusive = said.lower() == "exclusive" or (line.value("exclusive") or "").lower() == "node"
         if (line.value("partitionname") or "").lower() == DEFAULT:
-            default = "exclusive" if exclusive else ""
+            default |= dict(line.pairs)
             continue
-        nodes = line.value("nodes") or ""
-        words = split_list(nodes)
-        named = lists(nodes, node) or any(word in sets and lists(sets[word], node) for word in words)
-        if named or any(word.lower() == "all" for word in words):
-            yield Partition(line.value("partitionname") or "", exclusive or (not said and bool(default)), line)
+        said = default | dict(line.pairs)
+        shares = (said.get("oversubscribe") or said.get("shared") or "").lower()
+        exclusive = shares == "exclusive" or said.get("exclusive", "").lower() == "node"
+        nodes = said.get("nodes", "")
+        if lists(nodes, node) or any(word in sets or word.lower() == "all" for word in split_list(nodes)):
+            yield Partition(line.value("partitionname") or "", exclusive, line, shares)
 
 
-def _nodesets(file: ConfFile) -> dict[str, str]:
+def _nodesets(file: ConfFile, node: str, features: Set[str]) -> frozenset[str]:
+    """Those that a node is in, by its name or by one of its features (slurm.conf(5), NODESET CONFIGURATION)."""
     lines = (line for line in file.lines if line.first == "nodeset")
-    return {line.value("nodeset") or "": line.value("nodes") or "" for line in lines}
+    mine = (line for line in lines if lists(line.value("nodes") or "", node) or line.value("feature") in features)
+    return frozenset(line.value("nodeset") or "" for line in mine)
 
 
 # both together ------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ ALWAYS = "gpu_generic.so"
 """Comes with every Slurm since 20.11, whatever it was built with."""
 UNIT = "slurmd.service"
 
-_DELEGATE = pattern(r"^[ \t]*Delegate[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_DELEGATE = pattern(r"^[ \t]*Delegate[ \t]*=(.*)$", re.MULTILINE)
 _NUMBER = pattern(r"/dev/nvidia(\d{1,5})")
 
 
@@ -133,7 +133,8 @@ def delegation(raw: Raw) -> Delegation | Unread | None:
         said += [(file.where, value) for value in _DELEGATE.findall(file.text)] if isinstance(file, TextFile) else []
     if not said:
         return Delegation(None, Evidence(unit.where, "sets no Delegate="))
-    return Delegation(said[-1][1], Evidence(said[-1][0], f"Delegate={said[-1][1]}"))
+    value = said[-1][1].strip(" \t")
+    return Delegation(value, Evidence(said[-1][0], f"Delegate={value[:200]}"))
 
 
 def _drop_ins(raw: Raw) -> tuple[str, ...]:

@@ -45,12 +45,13 @@ _SENTENCES = (
     (Said.CANNOT_STAT, r"can't stat gres\.conf file (\S+?):"),
     (
         Said.UNSOUND,
-        r"fatal: .*?(?:gres\.conf|GRES (?:record|data|\S+ has)|MultipleFiles|can't parse File=|Some \S+ GRES in slurm\.conf)",
+        r"fatal: (?:(?!fatal: ).)*?(?:gres\.conf|GRES (?:record|data|\S+ has)|MultipleFiles|can't parse File=)",
     ),
+    (Said.UNSOUND, r"fatal: (?:(?!fatal: ).)*?Some \S+ GRES in slurm\.conf"),
     (Said.UNSOUND, r"duplicate device file name \((\S+)\)"),
     (
         Said.CORES,
-        r"GRES (?:autodetected core affinity|core specification) .*doesn't match socket|invalid GRES core specification",
+        r"GRES (?:autodetected core affinity|core specification) (?:(?!GRES ).)*?doesn't match socket|invalid GRES core specification",
     ),
     (Said.NO_CORES, r"Invalid GRES data for \S+ (?:Cores|CPUs)=\S+$"),
     (Said.NOT_BUILT, r"weren't able to find that lib when Slurm was configured"),

@@ -22,9 +22,9 @@ OUT_OF_SERVICE = ("DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING", "IN
 """Flags and states in which the node gets no new jobs."""
 
 _PAIR = pattern(r"(?:^|\s)([A-Z]\w*)=")
-_REASON = pattern(r"^ *Reason=(.*?)(?: \[([^\[\]@]+)@([^\[\]]+)\])? *$", re.MULTILINE)
+_SET_BY = pattern(r"([^\[\]@]+)@([^\[\]]+)")
 _WHOLE_LINES = ("OS=", "Reason=", "Comment=", "Extra=")
-_IDX = pattern(r"gpu[^,()]*\(IDX:([0-9,-]*)\)")
+_IDX = pattern(r"gpu(?:(?!gpu)[^,()])*\(IDX:([0-9,-]*)\)")
 _DETAIL = pattern(r"^ +Nodes=(\S+) .*?GRES=(\S*)", re.MULTILINE)
 
 
@@ -89,8 +89,7 @@ def parse_node(text: str, where: str) -> NodeState | Unread:
     if "NodeName" not in said or not said.get("State"):
         return Unread(Why.UNREADABLE, where, f"names no node: {text.strip().partition(chr(10))[0][:100]!r}")
     state = said["State"]
-    found = _REASON.search(text)
-    reason, by, at = (found[1].strip(), found[2] or "", found[3] or "") if found else ("", "", "")
+    reason, by, at = _reason(text)
     return NodeState(
         name=said["NodeName"],
         states=tuple(word.rstrip("*~#!%$@^-") for word in state.split("+")),
@@ -102,6 +101,15 @@ def parse_node(text: str, where: str) -> NodeState | Unread:
         where=where,
         line=f"State={state}",
     )
+
+
+def _reason(text: str) -> tuple[str, str, str]:
+    """The reason, with who set it and when, `[root@2026-11-29T08:01:22]` at its end."""
+    line = next((line for line in text.split("\n") if line.lstrip(" ").startswith("Reason=")), "")
+    said = line.partition("=")[2].strip(" ")
+    words, _, last = said.removesuffix("]").rpartition(" [")
+    found = _SET_BY.fullmatch(last) if said.endswith("]") else None
+    return (words.strip(), found[1], found[2]) if found is not None else (said.strip(), "", "")
 
 
 def gres_in(text: str) -> Iterator[Promised]:

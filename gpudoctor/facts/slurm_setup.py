@@ -15,7 +15,7 @@ from gpudoctor.facts.host import Host
 from gpudoctor.facts.nvml import Nvml
 from gpudoctor.facts.processes import Process
 from gpudoctor.facts.raw import Absent, Entry, Raw, TextFile
-from gpudoctor.facts.slurm import COMM
+from gpudoctor.facts.slurm import COMM, not_recorded
 from gpudoctor.facts.slurm_files import FOLDERS, ConfFile, read_conf
 from gpudoctor.facts.slurm_gres import GresConf, NodeConf, gres_conf, node_conf, node_name
 from gpudoctor.facts.slurm_ground import Delegation, Devices, Plugin, delegation, find_plugin, look_at
@@ -25,13 +25,17 @@ from gpudoctor.verdicts import Evidence, Unread, Why
 
 
 class Slurmd(Citable, frozen=True):
-    """The daemon. `arguments` are the words behind its name; `started_at` is in seconds since the epoch; `program` is the file it runs."""
+    """The daemon. `arguments` are the words behind its name; `started_at` is in seconds since the epoch; `program` is the file it runs.
+
+    `proven` says that it was seen to be slurmd: else whoever calls a program so may have chosen what it names.
+    """
 
     pid: int
     arguments: tuple[str, ...]
     conf: str
     started_at: float | None
     program: str
+    proven: bool = True
 
     def option(self, letter: str, name: str = "") -> str | None:
         """The value of `-N NAME`, `-NNAME`, `--name VALUE` or `--name=VALUE` (slurmd(8))."""
@@ -81,6 +85,7 @@ def look_at_daemon(raw: Raw, process: Process) -> Slurmd:
         conf=_variable(raw, process.pid),
         started_at=started,
         program=program,
+        proven=bool(program) or not_recorded(raw, link),
         read_from=told
         | {"started": Evidence("processes (/proc/*/stat)", f"{COMM} ({process.pid}) runs since {since}")},
     )
@@ -104,6 +109,10 @@ def read_setup(desk: Desk, daemon: Slurmd | None, *, running: Reading[bool], ena
     program = daemon.program if daemon is not None else ""
     asked = desk.config.slurm.ask
     quiet = Unread(Why.NOT_ANSWERED, f"scontrol show node {name}", "was not asked: [slurm] ask = false")
+    if asked and _named_conf(daemon) != told_conf(daemon):
+        asked = False
+        detail = "was not asked: whether the slurm.conf that it needs was named by slurmd itself is not seen"
+        quiet = Unread(Why.NO_PERMISSION, f"scontrol show node {name}", detail, would_need="root")
     return Setup(
         daemon=daemon,
         running=running,
@@ -131,13 +140,19 @@ def _may_ask_machine(desk: Desk, gres: GresConf) -> bool:
 
 
 def _host(desk: Desk) -> str:
-    """The name of the host up to its first dot, as slurmd looks for itself (slurmd(8))."""
     host = desk.get(Host)
-    return (host.hostname or "").partition(".")[0] if isinstance(host, Host) else ""
+    return (host.hostname or "") if isinstance(host, Host) else ""
 
 
 def told_conf(daemon: Slurmd | None) -> str:
-    """The slurm.conf that slurmd was told to take, which Slurm's other programs must be told as well; "" where none."""
+    """The slurm.conf that slurmd was told to take, which Slurm's other programs must be told as well; "" where none.
+
+    They load the plugins that it names (slurm.conf(5), PluginDir): it must be slurmd that named it.
+    """
+    return _named_conf(daemon) if daemon is not None and daemon.proven else ""
+
+
+def _named_conf(daemon: Slurmd | None) -> str:
     told = (daemon.option("f") or daemon.conf) if daemon is not None else ""
     return told if told.startswith("/") else ""
 
@@ -145,7 +160,7 @@ def told_conf(daemon: Slurmd | None) -> str:
 def _conf_path(raw: Raw, daemon: Slurmd | None) -> str:
     """Where its slurm.conf is: as it was told, else the first place that has one, or has at least a gres.conf."""
 
-    if told := told_conf(daemon):
+    if told := _named_conf(daemon):
         return told
     if daemon is not None and daemon.option("", "conf-server") is not None:
         return f"{FOLDERS[1]}/slurm.conf"

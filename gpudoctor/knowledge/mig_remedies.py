@@ -7,8 +7,10 @@ NVIDIA/nvidia-container-toolkit#1740, #1947 and NVIDIA/cloud-native-docs#498 (NV
 NVIDIA/nvidia-docker#1473 (start the container anew).
 """
 
+from gpudoctor.facts.workload import Workload
 from gpudoctor.knowledge.module_remedies import confirmed_by
 from gpudoctor.knowledge.operator_remedies import APPLY_MIG_AGAIN
+from gpudoctor.knowledge.workload_remedies import start_anew
 from gpudoctor.verdicts import Action, Remedy
 
 GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/getting-started-with-mig.html"
@@ -121,7 +123,7 @@ def align(check_id: str, address: str) -> tuple[Remedy, ...]:
 
 
 def name_anew(check_id: str, kind: str) -> tuple[Remedy, ...]:
-    """For a name of a MIG device that is not there; `kind` is container, pod, job or service."""
+    """For a name of a MIG device that is not there; `kind` is pod, job, service, or the engine of a container."""
     last = {
         "pod": "Delete the pod: its controller starts another, which is given an instance that is there.",
         "service": "Write the new name into the unit and restart it.",
@@ -137,7 +139,9 @@ def name_anew(check_id: str, kind: str) -> tuple[Remedy, ...]:
         ),
         "service": ("systemctl edit UNIT    # Environment=CUDA_VISIBLE_DEVICES=MIG-…", "systemctl restart UNIT"),
         "job": ("squeue -w $(hostname -s)", "scontrol requeue JOB"),
-    }.get(kind, ("docker rm -f NAME && docker run --gpus '\"device=MIG-…\"' …",))
+        "docker": ("docker rm -f NAME && docker run --gpus '\"device=MIG-…\"' …",),
+        "podman": ("nvidia-ctk cdi list", "podman rm -f NAME && podman run --device nvidia.com/gpu=MIG-… …"),
+    }.get(kind, ())
     return (
         Remedy(
             Action.CHANGE_WORKLOAD,
@@ -149,25 +153,21 @@ def name_anew(check_id: str, kind: str) -> tuple[Remedy, ...]:
     )
 
 
-def start_anew(check_id: str) -> tuple[Remedy, ...]:
-    """For a container with the instances of another time."""
-    return (
-        Remedy(
-            Action.CHANGE_WORKLOAD,
-            "Start the container anew: what it sees of MIG is fixed when it starts. With CDI its specification must be made anew first "
-            "(toolkit.cdi-specs-current).",
-            run=("docker restart NAME    # of a pod: kubectl -n NAMESPACE delete pod POD",),
-            interrupts="this container",
-            confirm=confirmed_by(check_id),
-        ),
-        Remedy(
-            Action.CHANGE_CONFIG,
-            "And have whoever changes the layout restart what watches GPUs: mig-parted's hooks do that.",
-            run=("nvidia-mig-parted apply -f FILE -c NAME -k /etc/nvidia-mig-manager/hooks.yaml",),
-            interrupts="what uses the GPUs whose layout changes",
-            confirm=confirmed_by(check_id),
-            then=True,
-        ),
+VIEW_IS_FIXED = (
+    "Start the container anew: what it sees of MIG is fixed when it starts. With CDI its specification must be made anew first "
+    "(toolkit.cdi-specs-current)."
+)
+
+
+def restart_watchers(check_id: str) -> Remedy:
+    """For whoever changes the layout."""
+    return Remedy(
+        Action.CHANGE_CONFIG,
+        "And have whoever changes the layout restart what watches GPUs: mig-parted's hooks do that.",
+        run=("nvidia-mig-parted apply -f FILE -c NAME -k /etc/nvidia-mig-manager/hooks.yaml",),
+        interrupts="what uses the GPUs whose layout changes",
+        confirm=confirmed_by(check_id),
+        then=True,
     )
 
 
@@ -177,7 +177,8 @@ def possible_layout(check_id: str, file: str, names: str) -> tuple[Remedy, ...]:
     return (
         Remedy(
             Action.CHANGE_CONFIG,
-            f"Choose a layout of profiles that this board has: {names}. `nvidia-mig-parted generate-config` writes one for what is here.",
+            f"Choose a layout of profiles that this board has{f': {names}' if names else ''}. `nvidia-mig-parted generate-config` writes "
+            "one for what is here.",
             run=(
                 "nvidia-smi mig -lgip",
                 label or f"nvidia-mig-parted apply -f {file} -c NAME",
@@ -230,17 +231,26 @@ def enable_manager(check_id: str) -> tuple[Remedy, ...]:
     )
 
 
-def allow_monitor(check_id: str, node: str, *, inside: bool) -> tuple[Remedy, ...]:
-    """For whoever watches MIG and may not; `inside` is whether the node is there and the cgroup refuses it."""
+def allow_monitor(check_id: str, node: str, *, inside: bool, one: Workload | None) -> tuple[Remedy, ...]:
+    """For whoever watches MIG and may not; `inside` is whether the node is there and the cgroup refuses it.
+
+    `one` is its container, None for the device plugin of which only the log was seen.
+    """
+    in_pod = one is None or one.pod is not None
+    anew = start_anew(one, check_id).run if one is not None else ()
+    charts = (
+        "helm upgrade RELEASE nvdp/nvidia-device-plugin -n NAMESPACE --reuse-values --set migStrategy=STRATEGY    # as it is now",
+        "kubectl -n NAMESPACE edit daemonset NAME    # without the chart: env and securityContext",
+    )
+    by_hand = ("docker run --gpus all --cap-add SYS_ADMIN -e NVIDIA_MIG_MONITOR_DEVICES=all …",)
     ask = Remedy(
         Action.CHANGE_CONFIG,
-        "Have the container ask for it: NVIDIA_MIG_MONITOR_DEVICES=all with the capability SYS_ADMIN, as NVIDIA's own charts do "
-        "where a strategy for MIG is set.",
-        run=(
-            "helm upgrade RELEASE nvdp/nvidia-device-plugin -n NAMESPACE --reuse-values --set migStrategy=STRATEGY    # as it is now",
-            "kubectl -n NAMESPACE edit daemonset NAME    # without the chart: env and securityContext",
-        ),
-        interrupts="the pods of this DaemonSet, on all its nodes",
+        "Have the container ask for it: NVIDIA_MIG_MONITOR_DEVICES=all with the capability SYS_ADMIN"
+        + (", as NVIDIA's own charts do where a strategy for MIG is set." if in_pod else "."),
+        run=charts if in_pod else by_hand,
+        interrupts="the pods of this DaemonSet, on all its nodes"
+        if in_pod
+        else "this container: it must be created anew",
         confirm=confirmed_by(check_id),
     )
     allow = Remedy(
@@ -250,9 +260,9 @@ def allow_monitor(check_id: str, node: str, *, inside: bool) -> tuple[Remedy, ..
         run=(
             "nvidia-ctk --version",
             "nvidia-ctk config --in-place --set nvidia-container-runtime.mode=legacy",
-            "kubectl -n NAMESPACE delete pod POD",
+            *(anew or (("kubectl -n NAMESPACE delete pod POD",) if in_pod else ())),
         ),
-        interrupts="the pod of this container; the mode holds for every container that starts from then on",
+        interrupts="this container, with its pod if it is in one; the mode holds for every container that starts from then on",
         confirm=confirmed_by(check_id),
     )
     return (allow, ask) if inside else (ask, allow)

@@ -182,7 +182,8 @@ def constrain(folder: str, check_id: str) -> Remedy:
     return Remedy(
         Action.CHANGE_CONFIG,
         "Let Slurm keep jobs to their own GPUs: ConstrainDevices=yes in cgroup.conf, TaskPlugin=task/cgroup (with task/affinity) in "
-        "slurm.conf, and File= or AutoDetect in gres.conf. Jobs that start afterwards are confined; do it while the node is drained.",
+        "slurm.conf, no CgroupPlugin=disabled, and File= or AutoDetect in gres.conf. Jobs that start afterwards are confined; do it while "
+        "the node is drained.",
         run=(
             f"grep -ni constraindevices {folder}/cgroup.conf",
             f"grep -ni taskplugin {folder}/slurm.conf",

@@ -2,11 +2,14 @@
 
 Sources: NVIDIA/cloud-native-docs container-toolkit/troubleshooting.md ("Containers losing access to GPUs with error: Failed to initialize
 NVML: Unknown Error"), container-toolkit/cdi-support.md and docker-specialized.md; opencontainers/runc#3708, #4568 and #3845;
-NVIDIA/nvidia-docker#1730; NVIDIA/nvidia-container-toolkit#48, #1967 and #210; docker-run(1), podman-run(1) (--group-add keep-groups).
+NVIDIA/nvidia-docker#1730; NVIDIA/nvidia-container-toolkit#48, #1967 and #210; docker-run(1), podman-run(1) (--group-add keep-groups);
+lxc.container.conf(5) (lxc.cgroup2.devices.allow, lxc.mount.entry), systemd-nspawn(1) (--bind=, --property=); scontrol(1), sbatch(1)
+(--gpus), apptainer(1) (--nv); systemd.resource-control(5) (DeviceAllow=), systemd.exec(5) (SupplementaryGroups=); nvidia-modprobe(1).
 """
 
 import shlex
 
+from gpudoctor.facts.cgroup_paths import GroupKind
 from gpudoctor.facts.workload import Workload
 from gpudoctor.patterns import pattern
 from gpudoctor.verdicts import Action, Remedy
@@ -15,12 +18,22 @@ UNKNOWN_ERROR = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/48"
 RUNC_AND_SYSTEMD = "https://github.com/opencontainers/runc/issues/3708"
 
 _NAME = pattern(r"[A-Za-z0-9][\w.-]*")
+_JOB = "slurm:"
+_NODES = "nvidia0 nvidiactl nvidia-uvm"
+
+
+def job_of(one: Workload) -> str:
+    """The number of the job of Slurm that it is, or is inside of; "" for none."""
+    return one.id if one.engine == "slurm" else one.inside.removeprefix(_JOB) if one.inside.startswith(_JOB) else ""
 
 
 def start_anew(one: Workload, check_id: str, *, then: bool = False, say: str = "") -> Remedy:
     """Start the workload again, as its engine does that; a name that is none is not put into a command."""
-    pod, job = one.pod, one.engine == "slurm"
-    interrupts = "this pod" if pod is not None else "this job" if job else "this container"
+    pod, job = one.pod, job_of(one)
+    contained = one.kind is GroupKind.CONTAINER
+    interrupts = (
+        "this pod" if pod is not None else "this job" if job else f"this {'container' if contained else 'program'}"
+    )
     run: tuple[str, ...] = ()
     words = "Create the container anew."
     if pod is not None:
@@ -29,7 +42,11 @@ def start_anew(one: Workload, check_id: str, *, then: bool = False, say: str = "
             run = (f"kubectl -n {pod.namespace} delete pod {pod.name}",)
     elif job:
         words = "Let the job run again."
-        run = (f"scontrol requeue {one.id}",) if one.id.isdecimal() else ()
+        run = (f"scontrol requeue {job}",) if job.isdecimal() else ()
+    elif not contained:
+        words = "Start the program again."
+    elif one.engine in ("lxc", "libvirt", "systemd-nspawn"):
+        words = "Stop the container and start it again."
     elif one.engine == "docker":
         name = one.name if _NAME.fullmatch(one.name) else one.short_id
         words = "Start the container anew: docker then gives it its GPUs again."
@@ -42,6 +59,105 @@ def start_anew(one: Workload, check_id: str, *, then: bool = False, say: str = "
 def confirmed(check_id: str) -> str:
     """The command that tells whether it helped."""
     return f"gpudoctor run --check {check_id}"
+
+
+def give(one: Workload, check_id: str) -> tuple[Remedy, ...]:
+    """The ways in which its own engine gives a workload GPUs, and lets it open them, the best first."""
+    if job_of(one):
+        return (by_slurm(one, check_id),)
+    if one.kind is not GroupKind.CONTAINER:
+        return (by_unit(one, check_id),)
+    if one.engine in ("lxc", "libvirt"):
+        return (by_lxc(check_id),)
+    if one.engine == "systemd-nspawn":
+        return (by_nspawn(check_id),)
+    if not one.engine and one.id.startswith("pid:"):
+        return (by_whoever(check_id),)
+    return by_cdi(check_id), by_device_options(check_id)
+
+
+def by_slurm(one: Workload, check_id: str) -> Remedy:
+    """A job sees the node's own /dev and may open what slurmd lets it; a container in it may have a /dev of its own."""
+    job = job_of(one)
+    inside = "apptainer --nv, or NVIDIA_VISIBLE_DEVICES for enroot and pyxis, brings the nodes into a container. "
+    return Remedy(
+        Action.CHANGE_WORKLOAD,
+        f"{'' if one.engine == 'slurm' else inside}Which GPUs a job may open is Slurm's to say: see which ones it gave, and that gres.conf "
+        "names their files; a job gets those that it asks for (--gpus=1, --gres=gpu:1).",
+        run=(
+            *((f"scontrol show job -d {job}", f"gpudoctor trace slurm:{job}") if job.isdecimal() else ()),
+            "gpudoctor run --check sharing.slurm-gres --check sharing.slurm-gres-sound",
+        ),
+        interrupts="this job, when it is submitted anew",
+        confirm=confirmed(check_id),
+    )
+
+
+def by_lxc(check_id: str) -> Remedy:
+    """LXC, and what is built on it; its configuration names nodes and rules apart."""
+    return Remedy(
+        Action.CHANGE_WORKLOAD,
+        "Give the container the nodes, and the leave to open them, in its configuration: lxc.mount.entry = /dev/nvidia0 dev/nvidia0 none "
+        "bind,optional,create=file for each, and lxc.cgroup2.devices.allow = c MAJOR:* rwm for the majors 195 and that of nvidia-uvm "
+        "(on cgroup v1 lxc.cgroup.devices.allow). Incus and LXD do it for a device of the type gpu.",
+        run=("grep nvidia /proc/devices    # the majors, which may differ after a boot",),
+        interrupts="this container: it must be started anew",
+        confirm=confirmed(check_id),
+    )
+
+
+def by_nspawn(check_id: str) -> Remedy:
+    """systemd-nspawn binds nodes, and its unit must allow them."""
+    return Remedy(
+        Action.CHANGE_WORKLOAD,
+        f"Bind each node and allow it: --bind=/dev/NODE and --property='DeviceAllow=/dev/NODE rw', for {_NODES}; for a container "
+        "that is a service, Bind= in its .nspawn file and DeviceAllow= in a drop-in of its unit.",
+        run=("ls -l /dev/nvidia*",),
+        interrupts="this container: it must be started anew",
+        confirm=confirmed(check_id),
+    )
+
+
+def by_unit(one: Workload, check_id: str) -> Remedy:
+    """For a process of the host, which no engine started: its control group has the rules of units, or of whoever made the group."""
+    say = "Have whoever made its control group let it open the nodes: it is no unit of systemd's."
+    run: tuple[str, ...] = (f"cat /proc/{one.pid}/cgroup",)
+    if one.unit:
+        unit = shlex.quote(one.unit)
+        say = "See which unit restricts devices, its own or a slice above; let that have them in a drop-in: DeviceAllow=char-nvidia* rw."
+        run = (f"systemctl show -p DevicePolicy -p DeviceAllow -p Slice {unit}    # and so of each slice above",)
+    return Remedy(
+        Action.CHANGE_CONFIG,
+        say,
+        run=run,
+        interrupts="this program, if it must start again",
+        confirm=confirmed(check_id),
+    )
+
+
+def by_whoever(check_id: str) -> Remedy:
+    """For a container of which nothing tells who made it."""
+    return Remedy(
+        Action.CHANGE_WORKLOAD,
+        f"Have whoever starts it bind the nodes into its /dev ({_NODES}), and leave it in a control group that may open them.",
+        run=("ls -l /dev/nvidia*",),
+        interrupts="this container: it must be started anew",
+        confirm=confirmed(check_id),
+    )
+
+
+def of_the_node(check_id: str) -> Remedy:
+    """For a job, which sees the node's own /dev."""
+    return Remedy(
+        Action.LOAD_MODULE,
+        "It sees the node's own /dev: what is wrong there is to be mended on the node.",
+        run=(
+            "gpudoctor run --link device-nodes",
+            "nvidia-modprobe -c 0 -u    # makes nodes that are missing; -c with the minor of each GPU",
+        ),
+        interrupts="nothing that runs",
+        confirm=confirmed(check_id),
+    )
 
 
 def by_cdi(check_id: str) -> Remedy:
@@ -153,8 +269,17 @@ def load_uvm(check_id: str) -> Remedy:
     )
 
 
-def add_group(check_id: str) -> Remedy:
-    """For a container whose user is not in the nodes' group."""
+def add_group(check_id: str, *, contained: bool = True) -> Remedy:
+    """For a user who is not in the nodes' group."""
+    if not contained:
+        return Remedy(
+            Action.CHANGE_CONFIG,
+            "Put the user into the group of the nodes: a job and a login have the groups that their user has when they start; a service "
+            "has those of SupplementaryGroups= as well.",
+            run=("ls -l /dev/nvidia*    # the group", "usermod -aG GROUP USER    # or where the users are kept"),
+            interrupts="nothing: what starts afterwards has the group",
+            confirm=confirmed(check_id),
+        )
     return Remedy(
         Action.CHANGE_WORKLOAD,
         "Give the container the group of the nodes: --group-add with its number, in Kubernetes securityContext.supplementalGroups; "

@@ -183,7 +183,7 @@ def _mode(path: str, node: NodeInside, sight: Sight) -> Fault | Unread | None:
     words = (
         f"{path} has the mode {entry.mode:04o} of {entry.uid}:{entry.gid}, which keeps uid {status.uid} out (EACCES)"
     )
-    return Fault(words, (seen, *status.cite("owner")), remedies.owner())
+    return Fault(words, (seen, *status.cite("owner")), remedies.owner(sight.workload))
 
 
 def _without_gpu(sight: Sight, devices: Devices, faults: Iterable[Fault | Unread]) -> list[Fault | Unread]:

@@ -88,17 +88,20 @@ def inject(one: Workload) -> tuple[Remedy, ...]:
         return (Remedy(Action.CHANGE_CONFIG, say, run=run),)
     if one.pod is not None:
         return (common.through_plugin(CHECK), common.start_anew(one, CHECK, then=True))
-    return (common.start_anew(one, CHECK), common.by_cdi(CHECK), common.by_device_options(CHECK))
+    if one.kind is not GroupKind.CONTAINER:
+        return (common.of_the_node(CHECK), common.start_anew(one, CHECK, then=True))
+    return (common.start_anew(one, CHECK), *common.give(one, CHECK))
 
 
 def unmounted(one: Workload) -> tuple[Remedy, ...]:
     """For nodes that were mounted as if they were files."""
-    return (common.by_device_options(CHECK), common.by_cdi(CHECK))
+    return common.give(one, CHECK)[::-1] if one.kind is GroupKind.CONTAINER else inject(one)
 
 
-def owner() -> tuple[Remedy, ...]:
+def owner(one: Workload) -> tuple[Remedy, ...]:
     """For a mode that keeps the process's user out."""
-    return (common.add_group(CHECK), common.node_mode(CHECK))
+    contained = one.kind is GroupKind.CONTAINER and not common.job_of(one)
+    return (common.add_group(CHECK, contained=contained), common.node_mode(CHECK))
 
 
 def allow(one: Workload, kind: Denial) -> tuple[Remedy, ...]:
@@ -110,22 +113,30 @@ def allow(one: Workload, kind: Denial) -> tuple[Remedy, ...]:
         unit = shlex.quote(one.id)
         run = (f"systemctl show -p DevicePolicy -p DeviceAllow {unit}", f"systemctl edit {unit}")
         return (Remedy(Action.CHANGE_CONFIG, say, run=run, interrupts="the service, when it is restarted"),)
-    again = start_again(one)
+    again, later, ways = start_again(one), start_again(one, then=True), common.give(one, CHECK)
+    if common.job_of(one):
+        return (*against_reloads(one), later) if kind is Denial.BY_SYSTEMD else (again, *ways)
+    if one.kind is not GroupKind.CONTAINER:
+        return (*ways, later)
     if kind is Denial.BY_SYSTEMD:
         return (again, *against_reloads(one))
     if kind in (Denial.TAKEN, Denial.UNCLEAR):
-        return (again, common.by_cdi(CHECK))
+        return (again, ways[0])
     if kind is Denial.NO_CGROUPS:
-        return (common.no_cgroups(CHECK), start_again(one, then=True), common.by_cdi(CHECK))
+        return (common.no_cgroups(CHECK), later, ways[0])
     if kind is Denial.HOOK:
-        return (common.by_cdi(CHECK), common.no_cgroups(CHECK), again)
-    return (common.by_cdi(CHECK), common.by_device_options(CHECK))
+        return (ways[0], common.no_cgroups(CHECK), again)
+    return ways
 
 
 def against_reloads(one: Workload) -> tuple[Remedy, ...]:
     """What keeps devices when systemd applies its own list."""
+    if common.job_of(one):
+        return (common.unit_of_jobs(one, CHECK),)
+    if one.kind is not GroupKind.CONTAINER:
+        return common.give(one, CHECK)
     cgroupfs = (common.cgroupfs(CHECK),) if one.engine == "docker" and one.pod is None else ()
-    return (common.links(CHECK), common.by_cdi(CHECK), common.newer_runc(CHECK), *cgroupfs)
+    return (common.links(CHECK), common.give(one, CHECK)[0], common.newer_runc(CHECK), *cgroupfs)
 
 
 def same_libraries(one: Workload) -> tuple[Remedy, ...]:
