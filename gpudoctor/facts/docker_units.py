@@ -17,7 +17,7 @@ FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/syste
 ENVIRONMENT_FILES = ("/etc/default/docker", "/etc/sysconfig/docker")
 """Where Debian and Red Hat keep options for services; used only if the unit names them."""
 
-_SETTING = pattern(r"^[ \t]*(ExecStart|EnvironmentFile|Environment)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_SETTING = pattern(r"^[ \t]*(ExecStart|EnvironmentFile|Environment)[ \t]*=(.*)$", re.MULTILINE)
 _VARIABLE = pattern(r"\$(?:\{(\w+)\}|(\w+))")
 _PREFIXES = "-@:+!"
 
@@ -44,7 +44,7 @@ def command_line(raw: Raw) -> tuple[tuple[str, ...], Evidence | None] | Unread:
 
 def _settings(text: str) -> list[tuple[str, str]]:
     joined = re.sub(r"\\\n", " ", text)
-    return [(found[1], found[2]) for found in _SETTING.finditer(joined)]
+    return [(found[1], found[2].strip()) for found in _SETTING.finditer(joined)]
 
 
 def _drop_ins(raw: Raw) -> Iterator[TextFile | Unread]:

@@ -42,7 +42,7 @@ FOLDERS = (
 SETTINGS = ("50-DeviceAllow.conf", "50-DevicePolicy.conf")
 """The drop-ins in which systemd writes down what programs set (unit_write_setting in src/core/unit.c)."""
 
-_SETTING = pattern(r"^[ \t]*(DevicePolicy|DeviceAllow)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_SETTING = pattern(r"^[ \t]*(DevicePolicy|DeviceAllow)[ \t]*=(.*)$", re.MULTILINE)
 _NUMBERS = pattern(r"/dev/char/(\d{1,10}):(\d{1,10})")
 _NVIDIA_NODE = "/dev/nvidia"
 _USERS = pattern(r"/user@\d+\.service/")
@@ -166,7 +166,7 @@ class _Reader:
                 said.append(file)
             elif path == fragment:
                 return Unread(Why.UNREADABLE, path, "does not exist: systemd keeps no such unit here")
-        settings = [(file.where, name, value) for file in said for name, value in _SETTING.findall(file.text)]
+        settings = [(file.where, name, value.strip()) for file in said for name, value in _SETTING.findall(file.text)]
         return self._unit(unit, settings, Evidence(fragment, _NOTHING_SAID))
 
     def services(self, units: list[str]) -> Iterator[tuple[str, DeviceUnit | Unread]]:
@@ -188,7 +188,7 @@ class _Reader:
         for block in stdout.split("\n\n"):
             lines = block.strip("\n").split("\n")
             if f"Id={unit}" in lines:
-                settings = [(f"{where} {unit}", name, value) for name, value in _SETTING.findall(block)]
+                settings = [(f"{where} {unit}", name, value.strip()) for name, value in _SETTING.findall(block)]
                 return self._unit(unit, settings, Evidence(f"{where} {unit}", _NOTHING_SAID))
         return Unread(Why.UNREADABLE, f"{where} {unit}", "says nothing of it")
 
