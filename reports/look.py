@@ -12,6 +12,8 @@ PIPE_WIDTH = 80
 NARROWEST = 30
 WIDEST = 1000
 _COLUMNS = re.compile(r"[1-9][0-9]{0,5}")
+_IN_ASCII = str.maketrans({"\u00b0": "", "\u2026": "."})
+"""Characters of our own sentences, `88 \u00b0C` and words that were cut, as what is no wider: so no line grows."""
 
 
 class Look(Struct, frozen=True):
@@ -37,7 +39,7 @@ class Look(Struct, frozen=True):
 
     def written(self, text: str) -> str:
         """A text as it may be written: where only ASCII may, what lies beyond as escapes."""
-        return text.encode("ascii", "backslashreplace").decode() if self.ascii else text
+        return text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode() if self.ascii else text
 
 
 def use_color(wish: str, is_terminal: bool, environment: Mapping[str, str]) -> bool:

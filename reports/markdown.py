@@ -1,6 +1,6 @@
 """The report as Markdown for a ticket: verdict, chain, root causes with evidence and next steps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpudoctor.chain import Link
 from gpudoctor.report import Finding, Report, RootCause
@@ -10,6 +10,8 @@ from gpudoctor.reports.words import STATUS_ORDER, clean, counted, headline
 from gpudoctor.verdicts import Evidence, Remedy, Status
 
 MOST_EVIDENCE = 6
+MOST_SUBJECTS = 16
+MOST_COMMANDS = 32
 
 
 def render(report: Report) -> str:
@@ -62,18 +64,21 @@ def _sharing(report: Report) -> Iterator[str]:
 
 
 def _root_cause(report: Report, cause: RootCause) -> Iterator[str]:
-    finding = report.finding(cause.findings[0])
+    findings = [report.finding(one) for one in cause.findings]
     yield f"## {cause.status.value.upper()}: {_text(cause.summary)}"
     yield ""
-    yield f"`{cause.check}`, about {', '.join(f'`{_code(subject.key)}`' for subject in cause.subjects[:16])}"
+    left = len(cause.subjects) - MOST_SUBJECTS
+    subjects = ", ".join(f"`{_code(subject.key)}`" for subject in cause.subjects[:MOST_SUBJECTS])
+    yield f"`{cause.check}`, about {subjects}{f' and {left} more' if left > 0 else ''}"
     if since := since_when(report, cause):
         yield f"Since {_text(since)}"
     if cause.consequence_ids:
         yield f"Explains {counted(len(cause.consequence_ids), 'other finding')}."
     yield ""
-    yield from _evidence(finding)
-    for number, remedy in enumerate(finding.remedies, start=1):
-        yield from _remedy(number, remedy)
+    yield from _evidence(findings[0])
+    for place, remedy in enumerate(findings[0].remedies):
+        alike = [one.remedies[place] for one in findings if len(one.remedies) > place]
+        yield from _remedy(place + 1, remedy, [command for one in alike for command in one.run])
     yield ""
 
 
@@ -90,13 +95,17 @@ def _quoted(seen: Evidence) -> str:
     return clean(f"{seen.where}{at}: {seen.shows}").replace("```", "'''")
 
 
-def _remedy(number: int, remedy: Remedy) -> Iterator[str]:
+def _remedy(number: int, remedy: Remedy, commands: Iterable[str]) -> Iterator[str]:
+    """A step, with the commands of every subject that it is for."""
+    run = list(dict.fromkeys(commands))
     interrupts = "" if remedy.interrupts == "nothing" else f" (interrupts {_text(remedy.interrupts)})"
     yield f"{number}. {'Then: ' if remedy.then else ''}{_text(remedy.say)}{interrupts}"
-    if remedy.run:
+    if run:
         yield ""
         yield "   ```sh"
-        yield from (f"   {clean(command)}" for command in remedy.run)
+        yield from (f"   {clean(command)}" for command in run[:MOST_COMMANDS])
+        if len(run) > MOST_COMMANDS:
+            yield f"   # and {len(run) - MOST_COMMANDS} more, in --format json"
         yield "   ```"
     if remedy.confirm:
         yield f"   Confirm: `{_code(remedy.confirm)}`"

@@ -1,5 +1,7 @@
 """dockerd as it runs: which file it reads, what it has loaded, whether it found the toolkit, and CDI."""
 
+import json
+
 import pytest
 
 from gpudoctor.config import Config
@@ -8,7 +10,7 @@ from gpudoctor.facts.docker import Docker, Dockers
 from gpudoctor.facts.raw import Entry, EntryType
 from gpudoctor.report import Result
 from gpudoctor.sources.recorded import Record
-from gpudoctor.verdicts import Status
+from gpudoctor.verdicts import Status, Why
 from tests.docker_node import (
     CDI_CHECK,
     DPKG_LOG,
@@ -63,6 +65,15 @@ def rootless_node() -> DockerNode:
 def cited(result: Result) -> str:
     """All that the findings cite."""
     return "\n".join(f"{piece.where} {piece.shows}" for finding in result.findings for piece in finding.evidence)
+
+
+@pytest.mark.parametrize("mtime", [1e30, 1e17, -1e12])
+def test_a_file_of_a_time_that_no_calendar_has_crashes_nothing(mtime: float) -> None:
+    node = DockerNode()
+    node.tree.put(MAIN, Record(entry=Entry(MAIN, EntryType.FILE, mode=0o644, mtime=mtime), text=json.dumps(NVIDIA)))
+    result = node.judge(LOADED_CHECK)
+    assert [finding.why for finding in result.findings if finding.why is Why.CRASHED] == []
+    assert f"{mtime:g} s since 1970" in cited(result)
 
 
 def test_a_daemon_that_started_after_its_file_passes_and_is_not_asked() -> None:

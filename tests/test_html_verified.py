@@ -128,7 +128,6 @@ def test_a_hang_is_there_since_the_kernel_called_a_task_hung_in_the_driver() -> 
         ("slurm-node-invalid-with-seven-of-eight-gpus", "sharing.slurm-gres", "/etc/slurm/slurm.conf"),
         ("static-pod-runs-without-the-gpu-it-asked-for", "workload.pods-have-their-gpus", "/etc/kubernetes/manifests/gpu-burn.yaml"),
         ("docker-29-without-a-cdi-spec", "toolkit.docker-cdi", "/etc/docker/daemon.json"),
-        ("module-aliased-off-by-prime-select", "kernel-module.gpu-bound", "/usr/lib/modprobe.d/blacklist-nvidia.conf"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_cited_beside_something_else_is_no_beginning(name: str, check: str, file: str) -> None:
@@ -177,9 +176,34 @@ def test_a_last_time_of_another_form_says_what_it_counts() -> None:
     assert report.details is not None
     told = replace(report, details=replace(report.details, timeline=(event,), since=(), more_events=0))
     assert "until 7873 s after a boot" in tree(html.render(told)).by_id("timeline").words
+    slept = replace(event, at="2026-11-29T10:50:00Z", stamp="800.0", until="906.3")
+    told = replace(told, details=replace(report.details, timeline=(slept,), since=(), more_events=0))
+    assert "until 906 s after a boot" in tree(html.render(told)).by_id("timeline").words
     odd = replace(event, until="1.2.3")
     told = replace(told, details=replace(report.details, timeline=(odd,), since=(), more_events=0))
     assert "until 1.2.3" in tree(html.render(told)).by_id("timeline").words
+
+
+@pytest.mark.parametrize(
+    ("stamps", "rows"),
+    [
+        (("100.5", "101.5", "90000.5"), 2),  # of a log whose boot is not known
+        (("Feb 14 15:01:38", "Feb 14 15:01:39", "Feb 15 15:01:39"), 2),
+        (("100.5", "101.5", "150.0"), 1),
+        (("", "", ""), 1),
+    ],
+)
+def test_what_several_gpus_say_at_other_times_is_no_one_row(stamps: tuple[str, ...], rows: int) -> None:
+    gpus = ("0000:18:00.0", "0000:2a:00.0", "0000:3a:00.0")
+    events = tuple(
+        Event("", EventKind.XID, f"Xid 79 of {gpu}", "log", stamp=stamp, gpu=gpu)
+        for gpu, stamp in zip(gpus, stamps, strict=True)
+    )
+    report = _report("h100x8")
+    assert report.details is not None
+    told = replace(report, details=replace(report.details, timeline=events, since=(), more_events=0))
+    shown = tree(html.render(told)).by_id("timeline").all("li")
+    assert len(shown) == rows and all(any(gpu in one.words for one in shown) for gpu in gpus)
 
 
 # Workloads ------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.reports import terminal
+from gpudoctor.reports import markdown, terminal
 from gpudoctor.reports.look import Look, use_color
 from gpudoctor.testing import fixtures, node, run_node
 from tests.conftest import Golden
@@ -57,6 +57,15 @@ def test_status_is_never_told_by_colour_alone() -> None:
     assert {"OK", "FAIL", "BLOCKED"} <= set(text.split())
 
 
+@pytest.mark.parametrize("width", [40, 80])
+@pytest.mark.parametrize("name", ["thermal-slowdown-lasting", "lost-and-probe-failed-two-gpus"])
+def test_no_word_of_ours_becomes_an_escape_where_only_ascii_is_written(name: str, width: int) -> None:
+    text = terminal.render(run_node(node(name)), Look(width=width, ascii=True, verbose=1))
+    assert text.isascii() and not re.search(r"\\x|\\u", text)
+    assert " C" in text or " . " in text
+    assert not [line for line in text.splitlines() if len(line) > width and not line.lstrip().startswith("$ ")]
+
+
 def test_the_first_screen_has_verdict_chain_cause_evidence_and_first_remedy() -> None:
     screen = "\n".join(terminal.render(run_node(node("nouveau-holds-all-eight")), Look()).splitlines()[:30])
     for words in (
@@ -68,6 +77,24 @@ def test_the_first_screen_has_verdict_chain_cause_evidence_and_first_remedy() ->
         "$ printf",
     ):
         assert words in screen, words
+
+
+def test_a_ticket_has_the_commands_of_every_gpu_as_the_terminal_has() -> None:
+    report = run_node(node("nodes-missing-all"))
+    ticket, page = markdown.render(report), terminal.render(report, Look(verbose=1))
+    commands = [f"nvidia-modprobe -c {minor}" for minor in range(8)]
+    assert all(f"   {command}\n" in ticket for command in commands)
+    assert "$ nvidia-modprobe -c 0" in page and "$ nvidia-modprobe -c 3" in page
+
+
+def test_a_ticket_says_how_many_subjects_it_does_not_name() -> None:
+    from msgspec.structs import replace
+
+    report = run_node(node("nodes-missing-all"))
+    (cause,) = report.root_causes
+    many = replace(report, root_causes=(replace(cause, subjects=cause.subjects * 3),))
+    assert "`0000:db:00.0` and 8 more\n" in markdown.render(many)
+    assert " more\n" not in markdown.render(report).partition("## FAIL")[2].partition("Explains")[0].partition("\n")[2]
 
 
 def _below_heading(text: str) -> str:

@@ -7,17 +7,19 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpudoctor.config import Config
 from gpudoctor.details import Details, Event, EventKind, Since
 from gpudoctor.details_run import run_in_full
-from gpudoctor.facts.raw import Entry, EntryType, Log
+from gpudoctor.facts.raw import Entry, EntryType, Log, TextFile
 from gpudoctor.registry import built_in
 from gpudoctor.report import RootCause
 from gpudoctor.run import Selection
 from gpudoctor.sources.recorded import Record, RecordedNode
 from gpudoctor.sources.snapshot import open_snapshot
 from gpudoctor.testing import config_of, node
+from gpudoctor.verdicts import Unread
 from tests.altered import Altered
 from tests.small_node import COMPLETE, SmallNode
 
@@ -177,6 +179,30 @@ def test_the_clock_and_the_zone_of_a_snapshot(tmp_path: Path, zone: str, at: str
     assert told == {"Xid 79": at, "Xid 31": "2026-11-29T11:40:12Z"}
 
 
+@pytest.mark.parametrize(
+    "entry", ["PM: suspend entry (deep)", "PM: suspend entry (s2idle)", "PM: hibernation: hibernation entry"]
+)
+def test_seconds_counted_across_a_sleep_are_of_no_known_moment(entry: str) -> None:
+    """The kernel's clock stands still meanwhile: 53 minutes in this recording."""
+    altered = Altered("rtx4090-workstation-display")
+    xid = XID.replace("0000:05:00", "0000:01:00")
+    altered.say(
+        f"[  800.0] {xid.replace('79', '31')}", f"[  905.2] {entry}", f"[  906.3] {xid}", "[  907.1] PM: suspend exit"
+    )
+    report = run_in_full(altered, config_of(altered.whole), REGISTRY, ONE_CHECK, NOW)
+    details = report.details
+    assert details is not None
+    told = [(event.at, event.stamp) for event in of_kind(details, EventKind.XID)]
+    assert told == [("2026-11-29T10:50:00Z", "800.0"), ("", "906.3")]
+    assert details.timeline[-1].stamp == "906.3"
+    since = {report.root_causes[one.cause].summary.partition("Xid ")[2][:2]: one for one in details.since}
+    assert (
+        since["79"].at == ""
+        and "'906.3', counted from a boot of an unknown time, or by a clock that stood" in since["79"].how
+    )
+    assert any("for how long the node slept" in one for one in details.untold)
+
+
 def test_what_has_no_moment_stays_where_its_log_has_it() -> None:
     log = f"[    1.0] {XID}\n{XID.replace('79', '31')}\n[  900.0] {XID.replace('79', '48')}\n"
     assert [event.says[:6] for event in of_kind(with_log(log), EventKind.XID)] == ["Xid 79", "Xid 31", "Xid 48"]
@@ -252,6 +278,26 @@ def test_the_bus_is_told_of_where_a_gpu_is_behind_it() -> None:
     )
     told = [(event.gpu, event.at[-3:-1]) for event in of_kind(with_log(log), EventKind.PCIE)]
     assert told == [("0000:05:00.0", "50"), ("0000:06:00.0", "51"), ("0000:06:00.0", "53")]
+
+
+def test_an_error_of_the_bus_that_is_fatal_is_not_told_with_those_that_were_corrected() -> None:
+    said = "pcieport 0000:00:01.0: AER: PCIe Bus Error: severity="
+    log = "".join(f"[ {10 + second}.0] {said}Corrected, type=Physical Layer, (Receiver ID)\n" for second in range(5))
+    log += f"[ 20.0] {said}Uncorrected (Non-Fatal), type=Transaction Layer, (Requester ID)\n"
+    log += f"[ 21.0] {said}Uncorrectable (Fatal), type=Transaction Layer, (Receiver ID)\n"
+    log += "[ 22.0] pcieport 0000:00:01.0: AER: device recovery successful\n"
+    log += "[ 23.0] pcieport 0000:00:01.0: AER: device recovery failed\n"
+    told = [
+        (event.says.partition("AER: ")[2].removeprefix("PCIe Bus Error: "), event.count)
+        for event in of_kind(with_log(log), EventKind.PCIE)
+    ]
+    assert told == [
+        ("severity=Corrected, type=Physical Layer, (Receiver ID)", 5),
+        ("severity=Uncorrected (Non-Fatal), type=Transaction Layer, (Requester ID)", 1),
+        ("severity=Uncorrectable (Fatal), type=Transaction Layer, (Receiver ID)", 1),
+        ("device recovery successful", 1),
+        ("device recovery failed", 1),
+    ]
 
 
 def test_tasks_that_hang_in_the_driver_and_no_others() -> None:
@@ -481,6 +527,16 @@ def test_files_by_the_time_of_their_last_change() -> None:
     ]
 
 
+@pytest.mark.parametrize("mtime", [1e30, -1e12])
+def test_a_time_that_no_calendar_has_costs_no_timeline(mtime: float) -> None:
+    timed = TimedNode()
+    timed.logs["kernel.log"] = KERNEL + f"[ 3812.4] {XID}\n"
+    timed.written("/etc/docker/daemon.json", mtime)
+    details = timed.details()
+    assert [event.at for event in of_kind(details, EventKind.CONFIGURATION)] == [""]
+    assert [event.at for event in of_kind(details, EventKind.XID)] == ["2026-11-29T11:40:12Z"]
+
+
 def test_daemons_and_the_journals_that_findings_cite() -> None:
     details, _ = full("fabric-manager-timed-out-at-its-start")
     told = [event.says for event in of_kind(details, EventKind.SERVICE)]
@@ -492,6 +548,122 @@ def test_a_unit_that_is_started_again_and_again_is_told_once() -> None:
     details, _ = full("persistenced-failed")
     failed = [event for event in of_kind(details, EventKind.SERVICE) if "Failed to start" in event.says]
     assert [event.count for event in failed] == [6]
+
+
+class WithJournal(Altered):
+    """A fixture with other lines in a unit's journal."""
+
+    def __init__(self, name: str, unit: str, *lines: str, before: bool = False) -> None:
+        """`before` puts them before the fixture's own."""
+        super().__init__(name)
+        self._journal, self._lines, self._before = f"journal/{unit}.log", lines, before
+
+    def log(self, name: str) -> Log | Unread:
+        """A log."""
+        log = super().log(name)
+        if name != self._journal or not isinstance(log, Log):
+            return log
+        return replace(log, text="\n".join((*self._lines, log.text if self._before else "")))
+
+
+@pytest.mark.parametrize(
+    ("failed", "started", "at"),
+    [
+        ("09:37:02", "09:38:02", "2026-11-29T10:49:03Z"),  # it ran for long
+        (
+            "10:37:02",
+            "10:40:02",
+            "2026-11-29T10:37:02Z",
+        ),  # one that ends soon after each start says that it was started, too
+        ("09:37:02", None, "2026-11-29T09:37:02Z"),
+    ],
+)
+def test_a_failure_that_was_cured_is_not_told_with_the_one_of_now(failed: str, started: str | None, at: str) -> None:
+    unit = "nvidia-fabricmanager.service"
+    lines = [f"2026-11-29T{failed}+00:00 n1 systemd[1]: {unit}: Failed with result 'timeout'."]
+    if started is not None:
+        lines.append(f"2026-11-29T{started}+00:00 n1 systemd[1]: Started NVIDIA fabric manager service.")
+    altered = WithJournal("fabric-manager-timed-out-at-its-start", unit, *lines, before=True)
+    report = run_in_full(altered, config_of(altered.whole), REGISTRY, Selection(), NOW)
+    assert report.details is not None
+    (number,) = [place for place, cause in enumerate(report.root_causes) if cause.check == "fabric.manager-running"]
+    assert report.details.since[number].at == at
+
+
+def test_containers_that_do_not_start_do_so_since_the_first() -> None:
+    """The finding cites the line about the last of three; that dockerd came up in between has cured nothing."""
+    since, details = since_of("start-fails-ldconfig-killed", "toolkit.containers-start")
+    assert (since.at, since.how) == ("2026-11-29T11:21:04Z", "the first of 3 like lines of a journal that it cites")
+    (event,) = [one for one in of_kind(details, EventKind.SERVICE) if "Handler for POST" in one.says]
+    assert (event.count, event.until) == (3, "2026-11-29T11:48:10Z")
+    unit = "docker.service"
+    log = node("start-fails-ldconfig-killed").log(f"journal/{unit}.log")
+    assert isinstance(log, Log)
+    began = "2026-11-29T11:22:00+0000 n5 systemd[1]: Started Docker Application Container Engine."
+    lines = sorted([*log.text.splitlines(), began], key=lambda line: line[:19])
+    altered = WithJournal("start-fails-ldconfig-killed", unit, *lines)
+    report = run_in_full(altered, config_of(altered.whole), REGISTRY, Selection(), NOW)
+    assert report.details is not None
+    (number,) = [place for place, cause in enumerate(report.root_causes) if cause.check == "toolkit.containers-start"]
+    assert report.details.since[number].at == "2026-11-29T11:21:04Z"
+
+
+@pytest.mark.parametrize(
+    ("line", "at"),
+    [
+        (None, "2026-11-29T03:40:41Z"),
+        ("License acquired successfully. (Info: api.cls.licensing.nvidia.com)", "2026-11-29T10:26:41Z"),
+    ],
+)
+def test_a_licence_that_was_got_in_between_divides_failures(line: str | None, at: str) -> None:
+    name, unit = "vgpu-guest-unlicensed-for-hours", "nvidia-gridd.service"
+    log = node(name).log(f"journal/{unit}.log")
+    assert isinstance(log, Log)
+    got = [f"2026-11-29T10:00:00+00:00 l4n1 nvidia-gridd[912]: {line}"] if line is not None else []
+    altered = WithJournal(name, unit, *sorted([*log.text.splitlines(), *got], key=lambda one: one[:19]))
+    report = run_in_full(altered, config_of(altered.whole), REGISTRY, Selection(), NOW)
+    assert report.details is not None
+    (number,) = [place for place, cause in enumerate(report.root_causes) if cause.check == "sharing.vgpu-licence"]
+    assert report.details.since[number].at == at
+
+
+@pytest.mark.parametrize("said", ["systemd[1]: ", "Started ", "a", "1 "])
+def test_a_long_line_of_a_journal_holds_nobody_up(said: str) -> None:
+    """One with the words of systemd in it a thousand times is gone through once."""
+    name, unit = "fabric-manager-timed-out-at-its-start", "nvidia-fabricmanager.service"
+    long = f"2026-11-29T10:36:00+00:00 n1 x[1]: {said * (2_000_000 // len(said))}"
+    altered = WithJournal(name, unit, *[long] * 2, before=True)
+    report = run_in_full(altered, config_of(altered.whole), REGISTRY, Selection(), NOW)
+    assert report.details is not None
+    assert report.details.since[0].at == "2026-11-29T10:49:03Z"
+
+
+def test_failures_are_told_apart_without_a_zone_too() -> None:
+    unit = "nvidia-fabricmanager.service"
+    said = (
+        f"09:37:02 n1 systemd[1]: {unit}: Failed with result 'timeout'.",
+        "09:38:02 n1 systemd[1]: Started NVIDIA fabric manager service.",
+        f"10:49:03 n1 systemd[1]: {unit}: Failed with result 'timeout'.",
+        "10:49:03 n1 systemd[1]: Failed to start NVIDIA fabric manager service.",
+    )
+    altered = WithJournal("fabric-manager-timed-out-at-its-start", unit, *(f"Nov 29 {line}" for line in said))
+    report = run_in_full(altered, config_of(altered.whole), REGISTRY, Selection(), NOW)
+    assert report.details is not None
+    (number,) = [place for place, cause in enumerate(report.root_causes) if cause.check == "fabric.manager-running"]
+    assert [one.at for one in report.details.since[number].evidence] == ["Nov 29 10:49:03"]
+
+
+def test_a_start_that_went_well_is_no_beginning() -> None:
+    """The instances were there after it, and are gone since a time that nothing tells."""
+    said = ("55+00:00 n1 systemd[1]: Starting", "58+00:00 n1 systemd[1]: Finished")
+    lines = [f"2026-11-29T10:36:{one} Configure MIG on NVIDIA GPUs." for one in said]
+    altered = WithJournal("mig-manager-failed-at-boot", "nvidia-mig-manager.service", *lines)
+    report = run_in_full(altered, config_of(altered.whole), REGISTRY, Selection(), NOW)
+    assert report.details is not None
+    (cause,) = report.root_causes
+    evidence = report.finding(cause.findings[0]).evidence
+    assert any(one.shows.startswith("Starting Configure MIG") and one.at is not None for one in evidence)
+    assert report.details.since[0].at == "" and report.details.since[0].how.startswith("not known: ")
 
 
 # What is not told -------------------------------------------------------------------------------------------------
@@ -567,7 +739,133 @@ def test_a_service_began_to_fail_with_its_journals_line() -> None:
 
 def test_a_file_says_what_it_says_since_it_was_written() -> None:
     since, _ = since_of("options-applied-late-initramfs", "kernel-module.parameters-applied")
-    assert since.at and since.how == "/etc/modprobe.d/nvidia-profiling.conf was written last then, and says so since"
+    assert since.at and since.how == (
+        "then at the earliest: /etc/modprobe.d/nvidia-profiling.conf was written last, and says so since"
+    )
+
+
+def _since_of_file(name: str, path: str, mtime: float) -> Since:
+    """Since when the only root cause of a fixture is there, of which a file has a time."""
+    altered = Altered(name)
+    file = altered.read(path)
+    assert isinstance(file, TextFile)
+    altered.overlay.put(path, Record(entry=Entry(path, EntryType.FILE, 0o644, 0, 0, mtime=mtime), text=file.text))
+    report = run_in_full(altered, config_of(altered.whole), REGISTRY, Selection(), NOW)
+    assert report.details is not None
+    (since,) = report.details.since
+    return since
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("cdi-spec-with-a-tab", "/etc/cdi/nvidia.yaml"),
+        ("toolkit-config-malformed", "/etc/nvidia-container-runtime/config.toml"),
+        ("daemon-json-trailing-comma", "/etc/docker/daemon.json"),
+        ("daemon-json-default-runtime-undefined", "/etc/docker/daemon.json"),
+    ],
+)
+def test_a_file_that_is_wrong_by_itself_is_so_since_it_was_written(name: str, path: str) -> None:
+    since = _since_of_file(name, path, BOOTED - 60)
+    assert since.at == "2026-11-29T10:35:40Z"
+    assert since.how == f"then at the earliest: {path} was written last, and says so since"
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("cdi-spec-stale-after-driver-upgrade", "/etc/cdi/nvidia.yaml"),
+        ("cdi-spec-names-a-gpu-that-left", "/etc/cdi/nvidia.yaml"),
+        ("daemon-json-runtime-binary-missing", "/etc/docker/daemon.json"),
+    ],
+)
+def test_a_file_that_something_else_made_wrong_is_no_beginning(name: str, path: str) -> None:
+    since = _since_of_file(name, path, BOOTED - 60)
+    assert since.at == "" and f"; {path}, which it cites, was written last at 2026-11-29 10:35:40 UTC" in since.how
+
+
+@pytest.mark.parametrize("mtime", [NOW.timestamp() + 86400, 1e30])
+def test_a_file_of_the_future_is_no_beginning(mtime: float) -> None:
+    since = _since_of_file("cdi-spec-with-a-tab", "/etc/cdi/nvidia.yaml", mtime)
+    assert since.at == "" and since.how.startswith("not known: ")
+
+
+@pytest.mark.parametrize("name", ["containerd-older-than-its-drop-in", "daemon-json-newer-than-dockerd-by-docker-info"])
+def test_a_file_that_was_not_loaded_is_newer_than_its_daemon(name: str) -> None:
+    details, _ = full(name)
+    (since,) = details.since
+    assert since.at > "2026-11-29T11:" and since.how.startswith("then at the earliest: /etc/")
+
+
+@pytest.mark.parametrize(
+    "name", ["module-not-loaded", "module-blacklisted-on-cmdline", "no-module-after-dnf-kernel-update"]
+)
+def test_a_gpu_that_no_driver_took_is_unheld_since_boot(name: str) -> None:
+    since, details = since_of(name, "kernel-module.gpu-bound")
+    (boot,) = [event for event in of_kind(details, EventKind.BOOT) if not event.previous_boot]
+    assert since.at == boot.at and since.how.startswith("since boot: the kernel log, of which nothing is lost")
+
+
+def test_a_gpu_is_unheld_since_the_driver_was_unloaded() -> None:
+    since, _ = since_of("module-unloaded-and-container-without-nodes", "kernel-module.gpu-bound")
+    assert (since.at, since.evidence[0].at) == ("2026-11-29T11:46:50Z", "4210.733841")
+    assert since.how == "the driver was unloaded then, and the kernel log tells of no load since"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8",
+        "nouveau 0000:18:00.0: NVIDIA GH100 (180000a1)",
+        "vfio-pci 0000:18:00.0: enabling device (0000 -> 0002)",
+    ],
+)
+def test_where_a_driver_came_the_boot_is_no_beginning(line: str) -> None:
+    altered = Altered("module-not-loaded")
+    altered.say(f"[ 900.0] {line}")
+    report = run_in_full(altered, config_of(altered.whole), REGISTRY, Selection(), NOW)
+    assert report.details is not None
+    assert not any(one.how.startswith("since boot") for one in report.details.since)
+
+
+def test_a_log_that_has_lost_lines_tells_of_no_boot() -> None:
+    altered = Altered("module-not-loaded")
+    altered.say()
+    assert altered._log is not None
+    altered._log = replace(altered._log, from_boot=False)
+    report = run_in_full(altered, config_of(altered.whole), REGISTRY, Selection(), NOW)
+    assert report.details is not None
+    assert [one.at for one in report.details.since] == [""]
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "program"),
+    [
+        ("container-lost-gpu-after-reload", "2026-11-29T11:38:30Z", "sd_devices #41"),
+        ("container-uvm-denied-only", "2026-11-29T10:51:20Z", "#40"),
+        (
+            "slurm-job-denied-by-unit-policy",
+            "2026-11-29T11:28:40Z",
+            "sd_devices #40",
+        ),  # Slurm's own denies one GPU, and rightly
+    ],
+)
+def test_a_node_is_denied_since_a_program_was_loaded_that_denies_it(name: str, at: str, program: str) -> None:
+    since, _ = since_of(name, "cgroup.device-rules")
+    assert since.at == at
+    assert since.how == f"then at the latest: the device program {program} was loaded, which denies it"
+    assert since.evidence[0].where.startswith("bpf(2) on /sys/fs/cgroup/")
+
+
+def test_what_a_list_denies_is_denied_since_an_unknown_time() -> None:
+    since, _ = since_of("container-lost-gpu-after-reload-cgroup-v1", "cgroup.device-rules")
+    assert since.at == "" and since.how.startswith("not known: ")
+
+
+def test_a_gpu_is_left_out_since_the_driver_was_loaded() -> None:
+    since, details = since_of("gpu-excluded-by-option", "kernel-module.gpu-not-excluded")
+    (loaded,) = [event for event in of_kind(details, EventKind.MODULE) if event.says.startswith("NVRM: loading")]
+    assert since.at == loaded.at and since.how.startswith("the driver was loaded then")
 
 
 def test_a_cause_began_no_later_than_what_follows_from_it() -> None:
@@ -578,7 +876,7 @@ def test_a_cause_began_no_later_than_what_follows_from_it() -> None:
 
 
 def test_what_nothing_tells_is_not_known_and_why() -> None:
-    since, _ = since_of("module-not-loaded", "kernel-module.gpu-bound")
+    since, _ = since_of("node-missing-one-gpu", "device-nodes.gpu-node")
     assert since.at == "" and since.how.startswith("not known: what it cites tells what is, not since when")
     assert since.around == () and since.evidence == ()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from gpudoctor.details import Event, EventKind
-from gpudoctor.facts.clock import in_utc
+from gpudoctor.facts.clock import LAST, in_utc
 from gpudoctor.report import Finding, Report
 from gpudoctor.verdicts import Evidence, Status, cut
 
@@ -54,17 +54,22 @@ class Draft(Struct):
     def event(self) -> Event:
         """As it is told."""
         return Event(
-            at="" if self.moment is None else in_utc(self.moment),
+            at=_told(self.moment),
             kind=self.kind,
             says=cut(self.says, MOST_LETTERS),
             where=cut(self.where, MOST_LETTERS),
             stamp=cut(self.stamp, MOST_OF_A_STAMP),
             gpu=self.gpu,
             count=self.count,
-            until=in_utc(self.last_moment) if self.last_moment is not None else cut(self.last, MOST_OF_A_STAMP),
+            until=_told(self.last_moment) or cut(self.last, MOST_OF_A_STAMP),
             previous_boot=self.previous_boot,
             findings=tuple(self.findings)[:MOST_FINDINGS],
         )
+
+
+def _told(moment: float | None) -> str:
+    """In UTC; "" of what no calendar has, as a file's time may be that somebody made up."""
+    return in_utc(moment) if moment is not None and 0 < moment < LAST else ""
 
 
 class Citations:

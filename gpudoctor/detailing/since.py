@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
 from gpudoctor.chain import Link
+from gpudoctor.detailing.since_loads import Begin, by_device_programs, by_loads
 from gpudoctor.detailing.timeline_changes import OTHERS, STILL_RUNS, WRITTEN, family
 from gpudoctor.details import Event, EventKind, Since
 from gpudoctor.facts.clock import NodeClock, in_utc, instant, roughly, seconds_of
@@ -55,27 +54,23 @@ _BELOW_ENGINES = frozenset(
 )
 _ADDRESS = pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _STACK = pattern(r"/proc/\d+/stack$")
-_OF_FILES = frozenset(
-    (
-        "kernel-module.parameters-applied",
-        "sharing.slurm-constrained",
-        "sharing.slurm-gres-sound",
-        "toolkit.containerd-config",
-    )
-)
-"""Checks of what files say. Others cite a file beside something that may have come later: a package that is gone, a GPU that is lost."""
+_OF_FILES: dict[str, tuple[str, ...]] = {
+    "device-plugin.checkpoint-sound": ("unreadable", "checksum"),
+    "kernel-module.parameters-applied": (),
+    "sharing.slurm-constrained": (),
+    "sharing.slurm-gres-sound": (),
+    "toolkit.cdi-specs-load": ("does not load",),
+    "toolkit.containerd-config": (),
+    "toolkit.containerd-loaded": ("not-loaded", "changed-since"),
+    "toolkit.docker-loaded": ("not-loaded", "changed-since"),
+    "toolkit.docker-runtime": ("syntax", "default-undefined"),
+    "toolkit.runtime-config": ("syntax", "type"),
+}
+"""Checks of what files say, with the causes of those that ask other things too. Others cite a file beside something that may have come
+later: a new driver that a CDI spec is not of, a package that is gone, a GPU that is lost."""
 _WELL = ("Cable plugged", "Link up")
-_COMES_UP = ("Started ", "Starting ")
+_COMES_UP = ("Started ", "Starting ", "Finished ")
 _OF_MODULES = ("/etc/modprobe.d/", "/etc/default/grub")
-
-
-class _Begin(Struct, frozen=True):
-    """How it is known: `place` is that of the event which tells, None where none does."""
-
-    at: str
-    how: str
-    place: int | None = None
-    evidence: tuple[Evidence, ...] = ()
 
 
 def since(desk: Desk, report: Report, events: tuple[Event, ...]) -> tuple[Since, ...]:
@@ -89,24 +84,26 @@ def _since(desk: Desk, report: Report, number: int, events: Sequence[Event]) -> 
     begin = (
         _by_errors(desk, cause, cited, events)
         or _by_kind(cited, events, EventKind.SERVICE, "the first line of a journal that it cites")
+        or by_loads(desk, report, cause, events)
+        or by_device_programs(desk, cause)
         or _by_kind(cited, events, EventKind.PACKAGE, "packages were changed then; that change is cited")
-        or _by_file(cause, cited, events)
+        or _by_file(report, cause, cited, events)
         or _by_module(cause, cited, events)
         or _by_own_times(desk, report, cause)
         or _by_what_follows(cause, events)
         or _by_hung_tasks(report, cause, events)
-        or _Begin("", f"not known: {_why(desk)}{_youngest(cited, events)}")
+        or Begin("", f"not known: {_why(desk)}{_youngest(cited, events)}")
     )
     evidence = begin.evidence if begin.place is None else (_evidence(events[begin.place]),)
     return Since(number, begin.at, begin.how, _around(cause, begin, events), evidence)
 
 
-def _by_errors(desk: Desk, cause: RootCause, cited: Sequence[int], events: Sequence[Event]) -> _Begin | None:
+def _by_errors(desk: Desk, cause: RootCause, cited: Sequence[int], events: Sequence[Event]) -> Begin | None:
     """By the first error in the kernel log that its findings cite; of an Xid, by the first one of the same GPU and number.
 
     An earlier error about what follows from it says more: it cannot have begun later.
     """
-    place = next((place for place in cited if events[place].kind in _ERRORS and not _well(events[place])), None)
+    place = next((place for place in cited if events[place].kind in _ERRORS and not _well(events[place].says)), None)
     if place is None:
         return None
     event = events[place]
@@ -123,17 +120,17 @@ def _by_errors(desk: Desk, cause: RootCause, cited: Sequence[int], events: Seque
         "" if event.previous_boot or not isinstance(log, KernelLog) or log.from_boot else ", which has lost older ones"
     )
     if seconds is not None and seconds <= EARLY and event.kind is EventKind.PCIE:
-        return _Begin(event.at, f"at boot or before it: the kernel said so {seconds:.0f} s after its start", place)
+        return Begin(event.at, f"at boot or before it: the kernel said so {seconds:.0f} s after its start", place)
     of = "the boot before" if event.previous_boot else "the kernel log"
     when = (
         "" if event.at else f", with the time {event.stamp!r}, {_untimed(event)}" if event.stamp else ", without a time"
     )
-    return _Begin(event.at, f"the first message about it in {of}{lost}{when}", place)
+    return Begin(event.at, f"the first message about it in {of}{lost}{when}", place)
 
 
-def _well(event: Event) -> bool:
+def _well(says: str) -> bool:
     """Whether a line that a finding cites tells of something that is as it should be, and so of no beginning."""
-    return event.says.endswith(_WELL) or event.says.startswith(_COMES_UP)
+    return says.endswith(_WELL) or says.removeprefix("systemd[1]: ").startswith(_COMES_UP)
 
 
 def _same_error(one: Event, other: Event) -> bool:
@@ -156,32 +153,40 @@ def _same_xid(one: Event, other: Event) -> bool:
 def _untimed(event: Event) -> str:
     """Why a stamp is no moment."""
     return (
-        "counted from a boot of an unknown time"
+        "counted from a boot of an unknown time, or by a clock that stood still while the node slept"
         if since_boot(event.stamp) is not None
         else "of an unknown zone or year"
     )
 
 
-def _by_kind(cited: Sequence[int], events: Sequence[Event], kind: EventKind, how: str) -> _Begin | None:
+def _by_kind(cited: Sequence[int], events: Sequence[Event], kind: EventKind, how: str) -> Begin | None:
     """By the first event of a kind that its findings cite."""
-    telling = (place for place in cited if events[place].kind is kind and not _well(events[place]))
+    telling = (place for place in cited if events[place].kind is kind and not _well(events[place].says))
     place = next((place for place in telling if not events[place].says.endswith(WRITTEN)), None)
     if place is None:
         return None
     event = events[place]
+    if kind is EventKind.SERVICE and event.count > 1:
+        how = f"the first of {event.count} like lines of a journal that it cites"
     when = "" if event.at else f" ({event.stamp!r}, {_untimed(event)})"
-    return _Begin(event.at, how + when, place)
+    return Begin(event.at, how + when, place)
 
 
-def _by_file(cause: RootCause, cited: Sequence[int], events: Sequence[Event]) -> _Begin | None:
-    """By the time of the file that is wrong, and of nothing else: what it says, it has said since then."""
-    wrong = {subject.key for subject in cause.subjects if subject.kind is SubjectKind.FILE}
-    own = [place for place, event in enumerate(events) if event.where in wrong and event.says.endswith(WRITTEN)]
-    if not own and cause.check in _OF_FILES:
-        own = [place for place in cited if events[place].says.endswith(WRITTEN)]
-    if not own:
+def _by_file(report: Report, cause: RootCause, cited: Sequence[int], events: Sequence[Event]) -> Begin | None:
+    """By the time of the file that is wrong, and of nothing else: it cannot have said so earlier.
+
+    A copy that keeps its times, as those out of packages do, came later (dpkg, cp -p); a time behind the report's is of a wrong clock.
+    """
+    causes = _OF_FILES.get(cause.check)
+    if causes is None or (causes and {report.finding(one).cause for one in cause.findings}.isdisjoint(causes)):
         return None
-    return _Begin(events[own[-1]].at, f"{events[own[-1]].where} {WRITTEN} then, and says so since", own[-1])
+    subjects = {subject.key for subject in cause.subjects if subject.kind is SubjectKind.FILE}
+    wrong = [place for place, event in enumerate(events) if event.where in subjects] if subjects else cited
+    own = [place for place in wrong if events[place].says.endswith(WRITTEN)]
+    if not own or not "" < events[own[-1]].at <= report.started_at:
+        return None
+    how = f"then at the earliest: {events[own[-1]].where} {WRITTEN}, and says so since"
+    return Begin(events[own[-1]].at, how, own[-1])
 
 
 def _youngest(cited: Sequence[int], events: Sequence[Event]) -> str:
@@ -193,7 +198,7 @@ def _youngest(cited: Sequence[int], events: Sequence[Event]) -> str:
     return f"; {found[-1].where}, which it cites, was written last at {when}"
 
 
-def _by_module(cause: RootCause, cited: Sequence[int], events: Sequence[Event]) -> _Begin | None:
+def _by_module(cause: RootCause, cited: Sequence[int], events: Sequence[Event]) -> Begin | None:
     """By what the kernel said of a driver that came or went: one that is cited, or a rival by its name, of one of its GPUs."""
     gpus = {subject.key for subject in cause.subjects if subject.kind is SubjectKind.GPU}
     rivals = [
@@ -207,11 +212,11 @@ def _by_module(cause: RootCause, cited: Sequence[int], events: Sequence[Event]) 
     event = events[place]
     seconds = since_boot(event.stamp) if event.stamp else None
     if seconds is not None and seconds <= EARLY:
-        return _Begin(event.at, f"since boot: the kernel said so {seconds:.0f} s after its start", place)
-    return _Begin(event.at, "the first message about it in the kernel log", place)
+        return Begin(event.at, f"since boot: the kernel said so {seconds:.0f} s after its start", place)
+    return Begin(event.at, "the first message about it in the kernel log", place)
 
 
-def _by_own_times(desk: Desk, report: Report, cause: RootCause) -> _Begin | None:
+def _by_own_times(desk: Desk, report: Report, cause: RootCause) -> Begin | None:
     """By the earliest time that its evidence has itself, such as that of a scheduler's or an engine's own words."""
     clock = desk.get(NodeClock)
     zone = clock.zone if isinstance(clock, NodeClock) else None
@@ -219,27 +224,28 @@ def _by_own_times(desk: Desk, report: Report, cause: RootCause) -> _Begin | None
         (moment, seen)
         for finding in cause.findings
         for seen in report.finding(finding).evidence
-        if seen.at is not None and since_boot(seen.at) is None and (moment := instant(seen.at, zone=zone)) is not None
+        if seen.at is not None and not _well(seen.shows)
+        if since_boot(seen.at) is None and (moment := instant(seen.at, zone=zone)) is not None
     ]
     if not timed:
         return None
     moment, seen = min(timed, key=lambda one: one[0])
-    return _Begin(in_utc(moment), f"the first time that its evidence names ({seen.where})", evidence=(seen,))
+    return Begin(in_utc(moment), f"the first time that its evidence names ({seen.where})", evidence=(seen,))
 
 
-def _by_what_follows(cause: RootCause, events: Sequence[Event]) -> _Begin | None:
+def _by_what_follows(cause: RootCause, events: Sequence[Event]) -> Begin | None:
     """By the first error about what follows from it: it cannot have begun later."""
     follows = set(cause.consequence_ids)
     for place, event in enumerate(events):
         if event.kind in _ERRORS and not follows.isdisjoint(event.findings):
             when = "" if event.at else f" ({event.stamp!r}, {_untimed(event)})"
-            return _Begin(
+            return Begin(
                 event.at, f"then at the latest: the kernel's first message about what follows from it{when}", place
             )
     return None
 
 
-def _by_hung_tasks(report: Report, cause: RootCause, events: Sequence[Event]) -> _Begin | None:
+def _by_hung_tasks(report: Report, cause: RootCause, events: Sequence[Event]) -> Begin | None:
     """Of something that hangs in the driver, by the first task that the kernel has called hung there (kernel/hung_task.c)."""
     seen = (one for finding in cause.findings for one in report.finding(finding).evidence)
     if not any(_STACK.match(one.where) and " in state D" in one.shows for one in seen):
@@ -256,7 +262,7 @@ def _by_hung_tasks(report: Report, cause: RootCause, events: Sequence[Event]) ->
     event = events[lasting[0]]
     when = "" if event.at else f", with the time {event.stamp!r}, {_untimed(event)}"
     how = f"the kernel's first message about a task that hangs in the driver{when}"
-    return _Begin(event.at, how, lasting[0])
+    return Begin(event.at, how, lasting[0])
 
 
 def _why(desk: Desk) -> str:
@@ -272,7 +278,7 @@ def _evidence(event: Event) -> Evidence:
     return Evidence(event.where, event.says, at=event.stamp or event.at or None)
 
 
-def _around(cause: RootCause, begin: _Begin, events: Sequence[Event]) -> tuple[int, ...]:
+def _around(cause: RootCause, begin: Begin, events: Sequence[Event]) -> tuple[int, ...]:
     """The places of events that lie around a beginning: changes first, the nearest first."""
     if begin.place is None and not begin.at:
         return ()

@@ -12,6 +12,7 @@ from gpudoctor.facts.desk import Desk
 from gpudoctor.facts.kernel_log import KernelLog, PreviousKernelLog
 from gpudoctor.facts.log_moments import since_boot
 from gpudoctor.facts.raw import SourceKind
+from gpudoctor.patterns import pattern
 from gpudoctor.report import Report
 from gpudoctor.verdicts import Unread
 
@@ -20,6 +21,9 @@ MOST_OF_HARDWARE = 120
 """Of errors that no finding cites as many are kept before any change is left out."""
 HARDWARE = (EventKind.XID, EventKind.SXID, EventKind.DRIVER, EventKind.PCIE, EventKind.KERNEL)
 """What the kernel said of a fault."""
+# What a kernel says before it sleeps (kernel/power/suspend.c, hibernate.c). The clock that stamps its messages stands still meanwhile
+# (dmesg(1), --ctime).
+_FALLS_ASLEEP = pattern(r"PM: (?:suspend|(?:hibernation: )?hibernation) entry")
 _CHANGES = (EventKind.BOOT, EventKind.PACKAGE, EventKind.CONFIGURATION, EventKind.SERVICE, EventKind.MODULE)
 
 
@@ -59,10 +63,13 @@ def untold(desk: Desk, events: Sequence[Event]) -> tuple[str, ...]:
         lacking.append(f"what the kernel said before the last boot: {previous.detail}{_needed(previous)}")
     if packages_unread := unread_logs(desk.raw):
         lacking.append(f"which packages were changed: {packages_unread}")
-    untimed = [event.stamp for event in events if event.stamp and not event.at]
-    if clock.booted is None and any(since_boot(stamp) is not None for stamp in untimed):
+    untimed = [event for event in events if event.stamp and not event.at]
+    counted = [event for event in untimed if since_boot(event.stamp) is not None]
+    if clock.booted is None and counted:
         lacking.append("when the boot began: times since boot stand as the log has them")
-    if clock.zone is None and any(since_boot(stamp) is None for stamp in untimed):
+    elif any(not event.previous_boot for event in counted):
+        lacking.append("for how long the node slept: times since boot stand as the log has them")
+    if clock.zone is None and len(counted) < len(untimed):
         lacking.append(f"the zone of local times: {LOCALTIME} was not read; such times stand as the log has them")
     return tuple(f"timeline: {one}" for one in lacking)
 
@@ -82,16 +89,29 @@ def _timed(drafts: Sequence[Draft], log: KernelLog | None, clock: NodeClock, now
     begin = clock.booted
     within = (begin, now) if begin is not None and now is not None and begin <= now else None
     latest = begin if begin is not None else math.inf
+    asleep = _fell_asleep(log)
+
+    def told(stamp: str) -> float | None:
+        awake = (since_boot(stamp) or 0.0) < asleep
+        return instant(stamp, booted=begin if awake else None, zone=zone, within=within)
+
     for draft in drafts:
         if draft.moment is None:
-            draft.moment = instant(draft.stamp, booted=begin, zone=zone, within=within)
-            draft.last_moment = instant(draft.last, booted=begin, zone=zone, within=within)
+            draft.moment, draft.last_moment = told(draft.stamp), told(draft.last)
         place = draft.moment if draft.moment is not None else roughly(draft.stamp, now)
         draft.order = latest if place is None else place
         if draft.moment is None and begin is not None:
-            draft.order = max(draft.order, begin)
+            draft.order = max(draft.order, begin + (since_boot(draft.stamp) or 0.0))
         latest = draft.order if draft.order < math.inf else latest
     return list(drafts)
+
+
+def _fell_asleep(log: KernelLog | None) -> float:
+    """The seconds since boot from which on the kernel's own clock tells no moment, infinite where the node never slept."""
+    if log is None:
+        return math.inf
+    said = (*log.lines(_FALLS_ASLEEP, "suspend entry"), *log.lines(_FALLS_ASLEEP, "hibernation entry"))
+    return min((seconds for seen in said if (seconds := since_boot(seen.at or "")) is not None), default=math.inf)
 
 
 def _timed_before(drafts: Sequence[Draft], log: KernelLog, clock: NodeClock) -> list[Draft]:

@@ -1,6 +1,7 @@
 """What changed on a node: its boots, packages, the driver's module, configuration files, and services that started or failed."""
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpudoctor.detailing.drafts import ALARMS, Citations, Draft
 from gpudoctor.details import EventKind
@@ -18,7 +19,8 @@ from gpudoctor.facts.package_logs import APT_HISTORY, CREATED, LOGS, RUNFILE_LOG
 from gpudoctor.facts.processes import Processes
 from gpudoctor.facts.raw import JOURNALS, Entry, EntryType, Listing, Log, Raw, TextFile
 from gpudoctor.patterns import pattern
-from gpudoctor.verdicts import Unread
+from gpudoctor.report import Finding
+from gpudoctor.verdicts import Evidence, Unread
 
 TOGETHER = 600.0
 """Seconds between two packages of one transaction: the module is built for every kernel behind each of the driver's."""
@@ -33,6 +35,9 @@ MOST_OF_A_COMMAND = 60
 MOST_FILES = 40
 MOST_JOURNALS = 8
 MOST_OF_A_JOURNAL = 12
+MOST_COMPARED = 2000
+"""Letters of a journal's line that tell what it is, and whether it is like another."""
+NEVER = (math.inf, math.inf)
 
 _WANTED = pattern(
     r"nvidia|libnvidia|libcuda|libxnvctrl|xserver-xorg-video-nvidia|cuda-drivers|cuda-compat|kmod-nvidia|dkms|datacenter-gpu-manager|dcgm"
@@ -59,6 +64,7 @@ _FILES = (
     "/etc/nvidia-container-runtime/config.toml",
     "/var/lib/kubelet/config.yaml",
     "/etc/rancher/k3s/config.yaml",
+    "/etc/rancher/rke2/config.yaml",
     "/etc/slurm/gres.conf",
     "/etc/slurm/slurm.conf",
     "/etc/slurm/cgroup.conf",
@@ -70,6 +76,8 @@ _FOLDERS = (
     ("/etc/modprobe.d", pattern(r".*(?:nvidia|nouveau|vfio|gpu|blacklist|cuda).*\.conf$")),
     ("/etc/containerd/conf.d", pattern(r".*\.toml$")),
     ("/etc/crio/crio.conf.d", pattern(r".*")),
+    ("/etc/rancher/k3s/config.yaml.d", pattern(r".*\.ya?ml$")),
+    ("/etc/rancher/rke2/config.yaml.d", pattern(r".*\.ya?ml$")),
 )
 _CITED_BELOW = (
     "/etc/",
@@ -273,32 +281,77 @@ _JOURNAL_SHOWN = pattern(r"journalctl (?:-b )?-u ([\w@.-]{1,128})$")
 
 
 def _of_journal(log: Log, where: str, clock: NodeClock, now: float | None, citations: Citations) -> Iterator[Draft]:
-    cited = list(citations.of(where))
-    drafts: dict[str, Draft] = {}
-    for line in log.text.splitlines()[-2000:]:
-        unit = _UNIT.match(line)
-        by = [findings for seen, findings in cited if _quotes(seen.shows, seen.at, line)]
-        alarming = any(finding.status in ALARMS for findings in by for finding in findings)
-        if unit is None and not alarming:
-            continue
+    lines = log.text.splitlines()[-2000:]
+    citing = _citing(lines, list(citations.of(where)))
+    # Of lines that say the same of other processes and containers findings cite one.
+    telling = {
+        _alike(split(lines[number])[1]) for number, by in citing.items() if any(one.status in ALARMS for one in by)
+    }
+    starts_others = _ENGINE.search(where) is not None
+    drafts: list[Draft] = []
+    latest: dict[str, Draft] = {}
+    up = NEVER
+    for number, line in enumerate(lines):
         at, message = split(line)
+        up = _came_up(line, at) or up
+        unit = _UNIT.match(line[:MOST_COMPARED])
+        if unit is None and _alike(message) not in telling:
+            continue
         draft = _draft(EventKind.SERVICE, unit[1] if unit is not None else message, where, at, clock, now)
         if draft.moment is None and clock.booted is not None and now is not None:  # the journal is this boot's
             draft.moment = instant(at, zone=clock.zone, within=(clock.booted, now))
             draft.order = draft.order if draft.moment is None else draft.moment
-        for findings in by:
-            draft.cited_by(findings)
-        alike = _DIGITS.sub("#", draft.says)
-        if alike in drafts:  # a unit that is started again and again says all of it each time
-            drafts[alike].take(draft)
+        draft.cited_by(citing.get(number, ()))
+        before = latest.get(_alike(draft.says))
+        # A unit that is started again and again says all of it each time.
+        of_unit = unit is not None or not starts_others
+        if before is not None and not (of_unit and _ran_between(before, draft, up)):
+            before.take(draft)
         else:
-            drafts[alike] = draft
-    telling = [draft for draft in drafts.values() if draft.alarming]
-    yield from telling[-MOST_OF_A_JOURNAL:]
-    yield from [draft for draft in drafts.values() if not draft.alarming][-MOST_OF_A_JOURNAL:]
+            latest[_alike(draft.says)] = draft
+            drafts.append(draft)
+    yield from [draft for draft in drafts if draft.alarming][-MOST_OF_A_JOURNAL:]
+    yield from [draft for draft in drafts if not draft.alarming][-MOST_OF_A_JOURNAL:]
 
 
-_DIGITS = pattern(r"\d+")
+def _citing(lines: Sequence[str], cited: Sequence[tuple[Evidence, list[Finding]]]) -> dict[int, list[Finding]]:
+    """The findings that cite a line, by its number."""
+    found = {}
+    for number, line in enumerate(lines):
+        by = [one for seen, findings in cited if _quotes(seen.shows, seen.at, line) for one in findings]
+        if by:
+            found[number] = by
+    return found
+
+
+def _alike(says: str) -> str:
+    """What messages share that differ in numbers and ids alone."""
+    return _VARIES.sub("#", says[:MOST_COMPARED])
+
+
+def _came_up(line: str, at: str) -> tuple[float, float] | None:
+    """When a unit came up, and from when on that means that it works: one that ends soon after each start says that it was started."""
+    found, then = _CAME_UP.search(line[:MOST_COMPARED]), moment(at)
+    if found is None or then is None:
+        return None
+    return then, then + (TOGETHER if found["started"] else 0.0)
+
+
+def _ran_between(before: Draft, draft: Draft, up: tuple[float, float]) -> bool:
+    """Whether a unit came up and worked between two messages: then the second is of another failure than the first."""
+    last, then = moment(before.last or before.stamp), moment(draft.stamp)
+    return last is not None and then is not None and last < up[0] and up[1] < then
+
+
+# What such a unit says is of containers: that it came up itself says nothing of them.
+_ENGINE = pattern(r" -u (?:docker|containerd|crio|kubelet|k3s|rke2|snap\.|podman)")
+# systemd, src/core/job.c: a unit is started, a oneshot finished, once it is. And a guest's licence that nvidia-gridd got after all.
+_CAME_UP = pattern(
+    r" systemd\[1\]: (?:(?P<started>Started)|Finished) "
+    r"| nvidia-gridd\[\d+\]: (?:License (?:acquired|renewed) successfully|(?:Acquired|Renewed) license)"
+)
+# Ids of containers and pods (64 and 12 hexadecimal digits, RFC 9562), and numbers.
+_VARIES = pattern(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[0-9a-f]{12,64}\b|\d+")
 
 
 def _quotes(shows: str, at: str | None, line: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from gpudoctor.details import Details, Event, EventKind, Since
+from gpudoctor.facts.log_moments import moment
 from gpudoctor.report import Finding, Report
 from gpudoctor.reports.html.rows import ADDRESS
 from gpudoctor.reports.words import STATUS_ORDER
@@ -16,6 +17,7 @@ MOST_ROWS = 120
 MOST_LETTERS = 300
 MOST_CITING = 3
 MOST_PLACES = 3
+MINUTE = 60.0
 
 WORDS = {
     EventKind.XID: "Xid",
@@ -75,7 +77,8 @@ class EventView(Struct, frozen=True):
     def until(self) -> str:
         """When the last of several was, as short as its day allows."""
         day, clock = _split(self.event.until)
-        if _SECONDS.fullmatch(self.event.until) and not _SECONDS.fullmatch(self.event.stamp):
+        told = self.event.at or not _SECONDS.fullmatch(self.event.stamp)
+        if told and _SECONDS.fullmatch(self.event.until):
             return f"{float(self.event.until):.0f} s after a boot"
         return clock if day == self.day and day else self.event.until if not day else f"{day} {clock}"
 
@@ -165,13 +168,20 @@ def _rows(events: Sequence[Event], alarms: Mapping[str, Finding]) -> Iterator[Ev
 
 
 def _alike(one: Event, other: Event) -> bool:
-    return bool(one.gpu and other.gpu) and (
-        one.kind,
-        one.count,
-        one.at[:16],
-        one.previous_boot,
-        ADDRESS.sub("*", one.says),
-    ) == (other.kind, other.count, other.at[:16], other.previous_boot, ADDRESS.sub("*", other.says))
+    return (
+        bool(one.gpu and other.gpu)
+        and (one.kind, one.count, one.previous_boot, ADDRESS.sub("*", one.says))
+        == (other.kind, other.count, other.previous_boot, ADDRESS.sub("*", other.says))
+        and _within_a_minute(one, other)
+    )
+
+
+def _within_a_minute(one: Event, other: Event) -> bool:
+    """Of events without a moment by their log's own times; without any time nothing lies between them in their log."""
+    if one.at or other.at or one.stamp == other.stamp:
+        return one.at[:16] == other.at[:16]
+    begin, end = moment(one.stamp), moment(other.stamp)
+    return one.where == other.where and begin is not None and end is not None and abs(end - begin) < MINUTE
 
 
 def _row(places: Sequence[int], events: Sequence[Event], alarms: Mapping[str, Finding]) -> EventView:
