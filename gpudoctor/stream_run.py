@@ -5,6 +5,7 @@
 """
 
 import datetime
+import io
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO, TypeVar
@@ -118,6 +119,9 @@ class _Teller:
     """Writes lines, and knows which facts are being read, the innermost last."""
 
     def __init__(self, out: TextIO) -> None:
+        if isinstance(out, io.TextIOWrapper):
+            # JSON between programs is UTF-8, whatever the locale (RFC 8259, 8.1): `LANG=en_US` is ISO 8859-1 and has no ellipsis.
+            out.reconfigure(encoding="utf-8")
         self._out = out
         self._reading: list[str] = []
         self._told: set[str] = set()

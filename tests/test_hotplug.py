@@ -110,6 +110,18 @@ def test_it_ends_when_nobody_reads_any_more(monkeypatch: pytest.MonkeyPatch) -> 
     assert hotplug.main() == 0, "its parent is another: the one that started it has gone"
 
 
+def test_a_parent_that_goes_while_the_listener_starts_is_missed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = [42]
+
+    def open_slowly() -> Played:
+        parents[:] = [1]
+        return Played()
+
+    monkeypatch.setattr(hotplug, "open_monitor", open_slowly)
+    monkeypatch.setattr(os, "getppid", lambda: parents[0])
+    assert hotplug.main() == 0
+
+
 def test_the_kernels_own_socket_is_heard() -> None:
     """With a harmless event of our own: a `change` of /dev/null, which changes nothing (Documentation/ABI/testing/sysfs-uevent)."""
     pytest.importorskip("pyudev")

@@ -140,6 +140,17 @@ def test_a_full_disk_is_told_in_one_line() -> None:
     assert ended.stderr.count("\n") == 1 and "No space left" in ended.stderr
 
 
+def test_lines_are_utf8_whatever_the_locale() -> None:
+    """As LANG=en_US has it, which is ISO 8859-1: the TUI, and any program, reads JSON."""
+    ended = subprocess.run(
+        command("run", "--format", "stream", "--node", str(fixtures() / "h100x8")),
+        capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": "iso8859-1"},
+    )  # fmt: skip
+    assert not ended.stderr and ended.returncode == 0
+    last = json.loads(ended.stdout.decode("utf-8").splitlines()[-1])
+    assert last["kind"] == "report" and not json.dumps(last, ensure_ascii=False).isascii()
+
+
 def test_what_a_stream_is_not() -> None:
     """No form of a saved report, and no file."""
     for arguments in (("render", "report.json", "--format", "stream"), ("run", "-o", "stream=x")):

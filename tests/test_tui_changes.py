@@ -15,14 +15,15 @@ from gpudoctor.diff import Way
 from gpudoctor.reports import json as as_json
 from gpudoctor.reports.tui import marks
 from gpudoctor.reports.tui.app import DoctorApp
-from gpudoctor.reports.tui.marks import GLYPHS, changes_line, finding_marks, hot_plugged, noted
+from gpudoctor.reports.tui.marks import GLYPHS, FindingMarks, changes_line, finding_marks, hot_plugged, noted
 from gpudoctor.reports.tui.model import Shown
 from gpudoctor.reports.tui.rows import Rows
+from gpudoctor.reports.tui.runs import End
 from gpudoctor.reports.tui.views.against import AgainstError, against_report
 from gpudoctor.testing import fixtures
-from gpudoctor.verdicts import SubjectKind
+from gpudoctor.verdicts import Status, SubjectKind
 from tests.conftest import Golden
-from tests.test_tui_asking import inside
+from tests.test_tui_asking import Doctor, inside
 from tests.test_tui_views import line_with
 from tests.tui_stage import LARGE, MIDDLE, SIZES, SMALL, Stage, full, on_stage, screen, shown, text_of
 
@@ -71,8 +72,6 @@ def test_a_warning_that_becomes_a_fail_is_worse_and_the_other_way_round_better()
 
 
 def _milder(result: Any, check: str) -> Any:
-    from gpudoctor.verdicts import Status
-
     if result.check != check:
         return result
     findings = tuple(replace(one, status=Status.WARN) if one.status is Status.FAIL else one for one in result.findings)
@@ -106,6 +105,14 @@ def test_every_sign_has_a_twin_in_ascii_and_a_word_so_that_colour_tells_nothing_
     what = passes(HEALTHY, HUNG)
     what.ascii = True
     assert line_with(screen("GPUs", what, LARGE), "0000:9a:00.0", "x FAIL", "^ new")
+
+
+def test_of_what_changed_in_a_gpu_the_list_marks_what_matters_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = "gpu:0000:4e:00.0"
+    found = {("health.row-remap-pending", gpu): "new", ("topology.rails", gpu): "no longer known"}
+    monkeypatch.setattr("gpudoctor.reports.tui.views.gpus.finding_marks", lambda *_: FindingMarks(found))
+    text = screen("GPUs", shown("ecc-error-on-gpu-3-and-daemon-json-broken"), LARGE)
+    assert line_with(text, "✘ FAIL", "0000:4e:00.0", "▲ new")
 
 
 def test_gpus_that_came_and_went_are_told_where_both_listings_are_whole() -> None:
@@ -289,6 +296,22 @@ def test_of_two_recordings_the_counters_are_compared_too_as_diff_does() -> None:
     app = DoctorApp(shown(name, against=full(HEALTHY), against_name=places[0], node=places[1]))
     text = play(app, LARGE, "7", until="# counter")
     assert line_with(text, "# counter", "0000:db:00.0", "PCIe replays: 0 → 48,211  +48,211")
+
+
+def test_both_sides_are_judged_by_the_same_configuration() -> None:
+    """Else a limit of the user's own looks like a difference."""
+    options = ("--config", "c.toml", "--kubeconfig", "k")
+    app = Doctor(shown(NOUVEAU), End(0, as_json.render(full(HEALTHY)), ""), options)
+    asyncio.run(against_report(app, str(fixtures() / HEALTHY)))
+    assert app.asked == [("run", "--node", str(fixtures() / HEALTHY), "--format", "json", "--config", "c.toml")]
+    places = str(fixtures() / HEALTHY), str(fixtures() / NOUVEAU)
+    told = shown(NOUVEAU, against=full(HEALTHY), against_name=places[0], node=places[1])
+    app = Doctor(told, source_options=("--root", "/host"))
+    play(app, SMALL, "7")
+    assert app.asked == [("diff", "--format", "json", *places)]
+    app = Doctor(told, source_options=options)
+    play(app, SMALL, "7")
+    assert app.asked == [("diff", "--format", "json", "--config", "c.toml", *places)]
 
 
 def test_against_takes_a_recording_too_which_is_looked_at_behind_the_first_screen(tmp_path: Path) -> None:

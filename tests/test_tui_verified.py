@@ -17,9 +17,10 @@ from textual.widgets import Input
 
 from gpudoctor.reports.tui.app import DoctorApp
 from gpudoctor.reports.tui.child import Child
-from gpudoctor.reports.tui.heading import source_line
+from gpudoctor.reports.tui.heading import source_line, verdict_line
 from gpudoctor.reports.tui.model import Shown
 from gpudoctor.reports.tui.plain import as_ascii
+from gpudoctor.reports.tui.theme import clipboard_note
 from tests.tui_runs import SMALL, drive, full_report, live, over, play, screen_text, seen, told, until, until_nvml
 from tests.tui_terminal import SECONDS, Terminal
 
@@ -177,6 +178,32 @@ def test_what_is_copied_holds_nothing_that_a_shell_would_act_upon() -> None:
     drive(app, SMALL, copy)
 
 
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"TERM": "tmux-256color", "TMUX": "/tmp/tmux-0/default,1,0"}, "set -g set-clipboard on"),
+        ({"TERM": "screen", "STY": "1.pts-0.n1"}, "GNU screen keeps it to itself"),
+        ({"TERM": "linux"}, "the Linux console has no clipboard"),
+        ({"TERM": "xterm-256color"}, ""),
+    ],
+)
+def test_where_a_copy_does_not_arrive_it_is_not_called_one(environment: dict[str, str], says: str) -> None:
+    note = clipboard_note(environment)
+    assert says in note if says else note == ""
+
+
+def test_what_cannot_be_compared_with_stands_in_the_log_too(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("no recording\n")
+    app = over(SICK, against_name=str(tmp_path / "words.txt"))
+
+    async def look(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.shown.log)
+        await pilot.press("8")
+        await until(pilot, lambda: "not an nvidia-bug-report log" in " ".join(screen_text(app).split()))
+
+    drive(app, SMALL, look)
+
+
 def test_a_run_that_was_asked_for_puts_the_next_pass_of_a_watch_off(tmp_path: Path) -> None:
     app = live(play(tmp_path, *told(HEALTHY)), watch=30.0)
 
@@ -266,3 +293,225 @@ def test_saving_is_finished_though_one_quits_meanwhile(tmp_path: Path) -> None:
 
     drive(app, SMALL, save)
     assert all(page.read_text("utf-8").rstrip().endswith("</html>") for page in tmp_path.iterdir())
+
+
+# Keys that answer ------------------------------------------------------------------------------------------------------
+
+
+def notices(app: DoctorApp) -> list[str]:
+    """What was said at the edge."""
+    return [notice.message for notice in app._notifications]
+
+
+@pytest.mark.parametrize("key", ["r", "w"])
+def test_over_a_saved_report_the_keys_of_runs_say_that_there_is_nothing_to_run(key: str) -> None:
+    app = over(SICK)
+
+    async def press(pilot: Pilot[None]) -> None:
+        assert "r Re-run" not in screen_text(app) and "w Watch" not in screen_text(app)
+        await pilot.press(key)
+        await pilot.pause()
+        assert notices(app) == ["A saved report is shown: there is nothing to run."]
+        assert app.shown.watch is None and app.runs.child is None
+
+    drive(app, SMALL, press)
+
+
+@pytest.mark.parametrize("view", "12345678")
+def test_escape_clears_the_filter_in_every_view(view: str) -> None:
+    app = over(SICK)
+
+    async def leave(pilot: Pilot[None]) -> None:
+        await pilot.press(view)
+        await pilot.press("slash", "a", "enter")
+        await pilot.pause()
+        assert app.shown.words == "a"
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.shown.words == "" and not app.query("#filter")
+
+    drive(app, SMALL, leave)
+
+
+def test_a_click_on_a_view_goes_there_while_one_writes_a_filter() -> None:
+    app = over(SICK)
+
+    async def click(pilot: Pilot[None]) -> None:
+        await pilot.press("slash", "a")
+        await pilot.click("Bar", offset=(16, 0))
+        await pilot.pause()
+        assert app.shown.words == "a" and "GPUs: " in screen_text(app)
+
+    drive(app, SMALL, click)
+
+
+def test_what_a_filter_hides_is_opened_all_the_same() -> None:
+    app = over(SICK)
+
+    async def go(pilot: Pilot[None]) -> None:
+        await pilot.press("slash", *"nouveau", "enter")
+        await app.open_findings(("toolkit.docker-runtime@",))
+        await until(pilot, lambda: "daemon.json" in screen_text(app) and "next" in screen_text(app))
+        assert app.shown.words == ""
+
+    drive(app, SMALL, go)
+
+
+def test_in_a_narrow_window_a_finding_is_opened_in_place_of_the_chain() -> None:
+    app = over(SICK)
+
+    async def go(pilot: Pilot[None]) -> None:
+        await pilot.press("left")
+        await app.open_findings(("pcie.gpu-responds@",))
+        await until(pilot, lambda: "pcie.gpu-responds" in screen_text(app))
+
+    drive(app, (50, 24), go)
+
+
+def test_a_filter_says_how_many_of_the_root_causes_it_leaves() -> None:
+    assert "1 of 2 root causes" in seen(over(SICK), SMALL, "slash", *"nouveau", "enter")
+    assert "0 of 2 root causes" in seen(over(SICK), SMALL, "slash", *"row-remap", "enter")
+    assert "No root cause\n" in re.sub(" +", " ", seen(over(HEALTHY), SMALL, "slash", *"ecc", "enter"))
+
+
+def test_the_line_of_keys_is_made_anew_for_another_width() -> None:
+    app = over(SICK)
+
+    async def resize(pilot: Pilot[None]) -> None:
+        await pilot.resize_terminal(44, 20)
+        await until(pilot, lambda: screen_text(app).splitlines()[-1].endswith("? Help q Quit"))
+        await pilot.resize_terminal(*SMALL)
+        await until(pilot, lambda: "d Diff" in screen_text(app).splitlines()[-1])
+
+    drive(app, SMALL, resize)
+
+
+def test_a_view_that_two_want_at_once_is_made_once() -> None:
+    app = over(SICK)
+
+    async def go(pilot: Pilot[None]) -> None:
+        await asyncio.gather(app.action_go_to("7"), app.action_go_to("7"))
+        await pilot.pause()
+        assert app.crash is None and len(app.query("#view-compare")) == 1
+
+    drive(app, SMALL, go)
+
+
+def test_enter_where_nothing_is_behind_a_line_and_b_without_a_saved_report_say_so(tmp_path: Path) -> None:
+    app = live(play(tmp_path, *told(SICK)))
+
+    async def press(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.shown.report is not None)
+        await pilot.press("7", "b")
+        await pilot.pause()
+        assert notices(app) == ["There is no saved report beside the passes: d compares with one."]
+        await pilot.press("enter", "G", "enter")
+        await pilot.pause()
+        assert notices(app)[1:] == ["There is nothing behind this line; y copies it."]
+
+    drive(app, SMALL, press)
+
+
+# Runs that cannot be, and passes while one reads -------------------------------------------------------------------------
+
+
+def test_a_node_that_lets_no_run_be_started_costs_neither_the_program_nor_its_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = live(play(tmp_path, *told(HEALTHY)), watch=0.2)
+
+    async def again(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.shown.report is not None)
+        good, app.runs.argv = app.runs.argv, ("/nonexistent/python3",)
+        await until(pilot, lambda: app.shown.problem)
+        assert "it cannot be started: No such file or directory" in app.shown.problem
+        assert "✔ OK" in screen_text(app).splitlines()[0]
+        passes, app.runs.argv = app.shown.passes, good
+        await until(pilot, lambda: app.shown.passes > passes)
+        assert app.shown.problem == "", "the watch goes on"
+        monkeypatch.setattr("gpudoctor.reports.tui.runs.command", lambda words: ["/nonexistent/python3"])
+        end = await app.outcome_of("explain", "x")
+        assert (end.status, end.stderr) == (-1, "gpudoctor cannot be started: No such file or directory")
+
+    drive(app, SMALL, again)
+
+
+def test_why_there_is_no_report_is_never_what_was_said_before_that_run(tmp_path: Path) -> None:
+    app = live(play(tmp_path, *told(HEALTHY)))
+
+    async def fail(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.shown.passes == 1 and app.runs.child is None)
+        app.runs.log("GPU 0000:3a:00.0 has gone")
+        app.runs.argv = ("sh", "-c", "kill -9 $$")
+        await pilot.press("r")
+        await until(pilot, lambda: app.shown.problem)
+        assert app.shown.problem == "the run has brought no report: it ended with -9"
+
+    drive(app, SMALL, fail)
+
+
+def test_the_next_pass_leaves_the_page_where_one_reads(tmp_path: Path) -> None:
+    app = live(play(tmp_path, *told(SICK)))
+
+    async def read(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.shown.passes == 1 and app.runs.child is None)
+        await pilot.press("enter")
+        await until(pilot, lambda: "root cause 1 of 2" in screen_text(app))
+        await pilot.press("G")
+        page = app.query_one("#page")
+        await until(pilot, lambda: page.scroll_y > 0)
+        place = page.scroll_y
+        await pilot.press("r")
+        await until(pilot, lambda: app.shown.passes == 2)
+        assert page.scroll_y == place
+
+    drive(app, SMALL, read)
+
+
+def test_a_report_of_tomorrow_is_not_called_fresh() -> None:
+    report = replace(full_report(SICK), started_at="2099-01-01T00:00:00Z")
+    told_of = source_line(Shown("report x.json", report=report)).plain
+    assert "2099-01-01 00:00 UTC, ahead of this clock" in told_of and "ago" not in told_of
+
+
+def test_in_a_narrow_heading_what_changed_comes_before_that_it_is_watched() -> None:
+    before, after = full_report("nvml-hung-at-gpu4"), full_report("nvml-no-permission-for-user")
+    shown = Shown("this node", live=True, watch=10.0, report=after, before=before)
+    line = verdict_line(shown).plain
+    assert line.index("since ") < line.index("watching, every 10 s")
+
+
+def test_what_a_run_refuses_is_told_before_the_screen_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("no recording\n")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "config.toml").write_text("[nonsense]\n")
+    node = str(ROOT / "fixtures" / "nodes" / HEALTHY)
+    for words, says in (
+        (("--node", str(tmp_path / "words.txt")), "words.txt: not an nvidia-bug-report log"),
+        (("--node", str(tmp_path / "empty")), "empty: neither a snapshot"),
+        (("--node", f"{node}:n2"), "holds one node only: leave out :n2"),
+        (("--node", node, "--config", str(tmp_path / "config.toml")), "config.toml"),
+        (("--node", node, str(tmp_path / "report.json")), "a saved report and --node are two things to look at"),
+    ):
+        with Terminal(program(*words)) as one:
+            assert one.ended() == 3
+            assert says in one.said.decode() and one.said.count(b"gpudoctor: ") == 1 and b"\x1b" not in one.said
+
+
+def test_in_a_directory_that_was_removed_one_can_still_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    app = over(HEALTHY)
+
+    async def save(pilot: Pilot[None]) -> None:
+        await pilot.press("s")
+        await until(pilot, lambda: "to a new file" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "No such file or directory" in screen_text(app))
+        app.screen.query_one(Input).value = str(tmp_path / "report.json")
+        await pilot.press("enter")
+        await until(pilot, (tmp_path / "report.json").exists)
+
+    drive(app, SMALL, save)

@@ -425,3 +425,52 @@ def test_a_bug_report_is_looked_at_in_the_same_way() -> None:
     assert "a recording that holds it" in screen("Not seen", what, SMALL)
     assert len(screen("Workloads", what, SMALL).split()) > 5
     assert len(screen("Topology", what, SMALL).split()) > 5
+
+
+def test_that_there_may_be_more_workloads_stands_above_those_that_were_seen() -> None:
+    report = full(DENIED)
+    assert report.details is not None
+    lacking = ("workloads: there may be more: processes (/proc/*/ns): not shown here (would need root)",)
+    text = screen(
+        "Workloads", Shown("x", report=replace(report, details=replace(report.details, untold=lacking))), SMALL
+    )
+    assert "3 workloads: 2 FAIL, 1 OK" in text and "there may be more: processes" in text
+
+
+@pytest.mark.parametrize("title", ["Workloads", "Timeline", "Not seen"])
+def test_the_cursor_stays_with_what_it_is_on_when_something_comes_above_it(title: str) -> None:
+    """Else `y`, pressed just after a pass of a watch, copies a command of another workload."""
+    report = full({"Workloads": DENIED, "Timeline": LOST, "Not seen": "containers-seen-without-root"}[title])
+    assert report.details is not None
+    details = report.details
+    before = replace(
+        report,
+        not_seen=tuple(one for one in report.not_seen if one.would_need != report.not_seen[0].would_need),
+        details=replace(details, workloads=details.workloads[1:], timeline=details.timeline[1:]),
+    )
+
+    async def act(stage: Stage, pilot: Pilot[None]) -> None:
+        items = stage.query_one("Rows.items", Rows)
+        row = items.highlighted_option
+        assert row is not None
+        stage.view.show(Shown("x", report=report))
+        await pilot.pause()
+        now = items.highlighted_option
+        assert now is not None and " ".join(str(now.prompt).split()[:3]) == " ".join(str(row.prompt).split()[:3])
+
+    on_stage(title, Shown("x", report=before), SMALL, act)
+
+
+def test_what_differs_keeps_its_row_when_something_comes_above_it() -> None:
+    now, before = full(NOUVEAU), full(HEALTHY)
+
+    async def act(stage: Stage, pilot: Pilot[None]) -> None:
+        items = stage.query_one("Rows.items", Rows)
+        items.highlighted = next(n for n, row in enumerate(items.options) if "operating system" in str(row.prompt))
+        stage.view.show(Shown("x", report=now, against=before))
+        await pilot.pause()
+        row = items.highlighted_option
+        assert row is not None and "operating system" in str(row.prompt)
+
+    same_kernel = replace(now, node=replace(now.node, kernel=before.node.kernel))
+    on_stage("Compare", Shown("x", report=same_kernel, against=before), SMALL, act)

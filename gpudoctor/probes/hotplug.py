@@ -121,12 +121,12 @@ def events(monitor: Monitor, wanted: Callable[[], bool]) -> Iterator[dict[str, A
 
 def main() -> int:
     """Print until nobody reads any more."""
+    parent = os.getppid()
     try:
         monitor = open_monitor()
     except Unavailable as error:
         _say({"kind": "unavailable", "why": str(error)})
         return 0
-    parent = os.getppid()
     try:
         _say({"kind": "watching"})
         for event in events(monitor, lambda: os.getppid() == parent):

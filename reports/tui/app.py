@@ -18,9 +18,9 @@ from gpudoctor.reports.tui.heading import Bar, Heading
 from gpudoctor.reports.tui.keys import Keys
 from gpudoctor.reports.tui.model import Chosen, Shown
 from gpudoctor.reports.tui.runs import Runs
-from gpudoctor.reports.tui.theme import text_colors
+from gpudoctor.reports.tui.theme import clipboard_note, text_colors
 from gpudoctor.reports.tui.views import VIEWS, ViewKind
-from gpudoctor.reports.tui.watching import Watch
+from gpudoctor.reports.tui.watching import NOTHING_TO_RUN, Watch
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -65,6 +65,7 @@ class DoctorApp(App[None]):
         Binding("ctrl+f", "search", "Search", show=False),
         Binding("s", "save", "Save"),
         Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("escape", "show_all", "Show all", show=False),
         Binding("q", "quit", "Quit"),
         # Over questions and where one types as well.
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
@@ -92,7 +93,7 @@ class DoctorApp(App[None]):
         self.runs = Runs(shown, run, first, deadline, self.refresh_shown, self.say)
         self._watch = Watch(self)
         self.runs.ended = self._watch.rest
-        self._kind = VIEWS[0]
+        self._kind, self._making = VIEWS[0], asyncio.Lock()
         self._heading, self._bar = Heading(), Bar()
         self._made: dict[str, View] = {}
 
@@ -145,13 +146,6 @@ class DoctorApp(App[None]):
 
     # the run
 
-    def again(self) -> None:
-        """Run again; a run that is still on is left behind."""
-        if self.runs.argv:
-            self.runs.again()
-        else:
-            self.say("A saved report is shown: there is nothing to run.")
-
     def _tick(self) -> None:
         # A terminal that has gone is not always followed by a signal: nohup and the like keep SIGHUP away.
         if not (self.is_headless or os.isatty(2)):
@@ -175,10 +169,12 @@ class DoctorApp(App[None]):
 
     async def _go_to(self, kind: ViewKind) -> None:
         """Show a view; its module is loaded the first time."""
-        if kind.id not in self._made:
-            view = kind.made()
-            await self.screen_stack[0].query_one("#views").mount(view)
-            self._made[kind.id] = view
+        # A key and a comparison that has ended may both want the same view.
+        async with self._making:
+            if kind.id not in self._made:
+                view = kind.made()
+                await self.screen_stack[0].query_one("#views").mount(view)
+                self._made[kind.id] = view
         self._kind = kind
         for identity, view in self._made.items():
             view.display = identity == kind.id
@@ -211,11 +207,15 @@ class DoctorApp(App[None]):
     # the keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What there is nothing for is not offered."""
-        if action in ("again", "watch"):
-            return bool(self.runs.argv)
+        """What there is nothing for leaves its key to others."""
+        if action == "show_all":
+            return bool(self.shown.words)
         # textual does not see that a line to type in takes this key.
         return action != "filter" or self.focused is None or self.focused.id != "filter"
+
+    def offers(self, action: str) -> bool:
+        """Whether the line of keys names it; what it does not name says why when it is pressed."""
+        return action not in ("again", "watch") or bool(self.runs.argv)
 
     @property
     def _chosen(self) -> Chosen | None:
@@ -223,8 +223,11 @@ class DoctorApp(App[None]):
         return view.chosen if view is not None else None
 
     def action_again(self) -> None:
-        """Run again."""
-        self.again()
+        """Run again; a run that is still on is left behind."""
+        if self.runs.argv:
+            self.runs.again()
+        else:
+            self.say(NOTHING_TO_RUN)
 
     def action_watch(self) -> None:
         """Begin or end to run again and again."""
@@ -262,8 +265,7 @@ class DoctorApp(App[None]):
 
         words = clean(words)
         self.copy_to_clipboard(words)
-        tmux = "  (tmux passes it on after `set -g set-clipboard on`)" if os.environ.get("TMUX") else ""
-        self.say(f"copied: {words}{tmux}")
+        self.say(f"copied: {words}{clipboard_note(os.environ)}")
 
     def action_explain(self) -> None:
         """Explain the check that is chosen, and the Xids it speaks of."""
@@ -303,8 +305,8 @@ class DoctorApp(App[None]):
         self.shown.words = words
         self.refresh_shown()
 
-    def clear_filter(self) -> None:
-        """Show everything again, without the line for words."""
+    def action_show_all(self) -> None:
+        """Show everything again, without the line for words to filter by."""
         from gpudoctor.reports.tui.filtering import FilterBar
 
         self.filter_by("")
@@ -344,11 +346,11 @@ class DoctorApp(App[None]):
         from gpudoctor.reports.tui.views.against import AgainstError, against_report
 
         try:
-            self.shown.against = await against_report(self, place)
+            self.shown.against, self.shown.against_name = await against_report(self, place), place
         except AgainstError as error:
+            self.runs.log(str(error))
             self.say(str(error))
             return
-        self.shown.against_name = place
         if go:
             await self.action_go_to("7")
         else:

@@ -4,10 +4,14 @@ A task asleep uninterruptibly cannot be killed, and whoever waits for it sleeps 
 """
 
 import asyncio
+import fcntl
 import os
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Sequence
 
 _START = "import sys; sys.path[:] = sys.argv.pop(1).split('\\n'); from gpudoctor.cli import main; sys.exit(main())"
@@ -49,6 +53,18 @@ class Child:
     def pid(self) -> int:
         """Its process, which leads a session and a group of its own."""
         return self._process.pid
+
+    def refusal(self, seconds: float) -> str | None:
+        """Why it has ended without a word on stdout, as its last line on stderr says; None where it goes on after that time.
+
+        Before it is followed. Nothing is taken out of its pipes but that line.
+        """
+        out, complaints = self._pipes
+        if not select.select([out], [], [], seconds)[0] or _waiting(out):
+            return None
+        said = os.read(complaints, 1 << 16) if select.select([complaints], [], [], seconds)[0] else b""
+        lines = [line for line in said.decode("utf-8", "replace").split("\n") if line.strip()]
+        return lines[-1] if lines else ""
 
     def follow(
         self, line: Callable[[bytes], None], complaint: Callable[[bytes], None], ended: Callable[[int], None]
@@ -131,3 +147,9 @@ class Child:
             return
         if not ended and looks and self._loop is not None and self._loop.is_running():
             self._loop.call_later(LOOK_SECONDS, self._reap, looks - 1)
+
+
+def _waiting(pipe: int) -> int:
+    """How many bytes wait to be read; a pipe that can be read and has none is at its end (FIONREAD, ioctl_tty(2))."""
+    (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, struct.pack("i", 0)))
+    return int(count)

@@ -39,5 +39,5 @@ class FilterBar(Input):
 
     def action_clear(self) -> None:
         """Everything again."""
-        self._doctor.clear_filter()
+        self._doctor.action_show_all()
         self._doctor.focus_view()

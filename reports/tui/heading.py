@@ -15,6 +15,8 @@ from gpudoctor.reports.tui.model import MOMENT
 if TYPE_CHECKING:
     from gpudoctor.reports.tui.model import Progress, Shown
 
+AHEAD_SECONDS = 60
+"""Two clocks may differ so much without a word."""
 MOST_NAME = 64
 """As long as a host's name can be on Linux (HOST_NAME_MAX, gethostname(2)): what is longer must not push the rest out."""
 
@@ -51,12 +53,13 @@ def verdict_line(shown: "Shown") -> Content:
         parts.append(node_text(shown.problem, STYLES[Status.FAIL]))
     if shown.progress is not None:
         parts.append(running_words(shown.progress))
-    elif shown.watch is not None:
-        parts.append(Content.styled(f"watching, every {shown.watch:g} s", "$text-accent"))
     if shown.before is not None and shown.report is not None:
         from gpudoctor.reports.tui.marks import changes_line
 
         parts.append(Content.styled(changes_line(shown.before, shown.report), "$text-secondary"))
+    # Last: in a narrow window what has changed matters more.
+    if shown.progress is None and shown.watch is not None:
+        parts.append(Content.styled(f"watching, every {shown.watch:g} s", "$text-accent"))
     return Content("  ").join(part for part in parts if part.plain)
 
 
@@ -105,6 +108,8 @@ def age(started_at: str) -> str:
     except ValueError:
         return started_at
     seconds = (datetime.datetime.now(datetime.timezone.utc) - began).total_seconds()
+    if seconds < -AHEAD_SECONDS:
+        return f"{began:%Y-%m-%d %H:%M} UTC, ahead of this clock"
     for size, word in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{int(seconds // size)} {word} ago"
@@ -129,7 +134,7 @@ class Bar(Static):
             told.append(Content.styled(text, style).stylize(Style.from_meta({"pressed": key})))
         self.update(Content("").join(told), layout=False)
 
-    def on_click(self, event: events.Click) -> None:
-        """As if the key had been pressed."""
+    async def on_click(self, event: events.Click) -> None:
+        """Go there. The key itself would be typed into the filter where one writes."""
         if key := event.style.meta.get("pressed"):
-            self.app.simulate_key(key)
+            await self.app.run_action(f"go_to('{key}')")

@@ -1,12 +1,15 @@
 """The line at the bottom: the keys that do something now. A click on one does it."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.content import Content
 from textual.screen import Screen
 from textual.style import Style
 from textual.widgets import Static
+
+if TYPE_CHECKING:
+    from gpudoctor.reports.tui.app import DoctorApp
 
 ALWAYS = 2
 """How to get help, and out: the last ones stay where all do not fit."""
@@ -23,11 +26,19 @@ class Keys(Static):
         """Follow what can be done."""
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
 
+    def on_resize(self) -> None:
+        """As many as fit now."""
+        self._changed(self.screen)
+
+    @property
+    def _doctor(self) -> "DoctorApp":
+        return self.app  # type: ignore[return-value]  # there is no other program
+
     def _changed(self, screen: Screen[Any]) -> None:
         told = []
         seen: set[str] = set()
         for _, binding, enabled, _ in screen.active_bindings.values():
-            if binding.show and enabled and binding.action not in seen:
+            if binding.show and enabled and binding.action not in seen and self._doctor.offers(binding.action):
                 seen.add(binding.action)
                 text = (
                     Content.styled(self.app.get_key_display(binding), "bold $text-accent") + f" {binding.description}"

@@ -88,8 +88,9 @@ def finding_rows(shown: Shown, link: Link | None, width: int, height: int = 0) -
     report = shown.report
     if report is None:
         return _so_far(shown, link, width)
-    rows = [Row(_title(_causes_title(report), width))]
     causes = [cause for cause in report.root_causes if shown.matches(cause.summary, cause.check)]
+    found = f"{len(causes)} of " if shown.words and report.root_causes else ""
+    rows = [Row(_title(found + _causes_title(report), width))]
     rows += [Row(_cause(cause, shown, width), f"cause:{cause.findings[0]}") for cause in causes]
     if not causes:
         rows.append(Row(hung(Content(), _no_cause(report, shown), width, 0)))
@@ -111,7 +112,7 @@ def _causes_title(report: Report) -> str:
     warns = len(report.root_causes) - fails
     told = [counted(fails, "root cause")] if fails else []
     told += [counted(warns, "warning")] if warns else []
-    return " and ".join(told).capitalize() if told else "No root cause"
+    return " and ".join(told) if told else "No root cause"
 
 
 def _no_cause(report: Report, shown: Shown) -> Content:

@@ -23,6 +23,7 @@ _LOOKS_LIKE = {
     "…": ".",
     "⏎": ">",
     "·": ".",
+    "°": " ",
     **dict.fromkeys("▂▃", "_"),
     **dict.fromkeys("▄▅▆▇█▀", "#"),
     **dict.fromkeys("▉▊▋▌▍▎▐", "|"),

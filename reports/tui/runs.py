@@ -48,18 +48,29 @@ class Runs:
         self._deadline = deadline
         self._changed = changed
         self._notice = notice
+        self._said = ""
         self._asked: set[Child] = set()
 
     def begin(self) -> None:
         """Read the run that was started already, or start one."""
-        if self.argv:
-            self._follow(self.child or Child(self.argv))
+        if self.child is not None:
+            self._follow(self.child)
+        elif self.argv:
+            self.again()
 
     def again(self) -> None:
         """Run again; a run that is still on is left behind."""
         if self.child is not None:
             self.child.abandon()
-        self._follow(Child(self.argv))
+        try:
+            self._follow(Child(self.argv))
+        except OSError as error:
+            # A node without room for another process must not cost the answers that are there.
+            self._shown.progress = Progress()
+            self._said = f"it cannot be started: {error.strerror or error}"
+            self.log(self._said)
+            self._end(-1)
+            return
         self._changed()
 
     def abandon(self) -> None:
@@ -71,7 +82,10 @@ class Runs:
 
     async def outcome_of(self, words: Sequence[str]) -> End:
         """Ask another gpudoctor, and wait for its end without holding anything up."""
-        child = Child(command(words))
+        try:
+            child = Child(command(words))
+        except OSError as error:
+            return End(-1, "", f"gpudoctor cannot be started: {error.strerror or error}")
         self._asked.add(child)
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         said: list[bytes] = []
@@ -94,8 +108,13 @@ class Runs:
     def _follow(self, child: Child) -> None:
         self.child = child
         self._shown.progress = Progress(deadline=self._deadline)
-        self._shown.problem = ""
-        child.follow(self._line, lambda line: self.log(line.decode("utf-8", "replace")), self._end)
+        self._shown.problem = self._said = ""
+        child.follow(self._line, lambda line: self._complained(line.decode("utf-8", "replace")), self._end)
+
+    def _complained(self, words: str) -> None:
+        """What this run says beside its report: the last of it tells why there is none."""
+        self.log(words)
+        self._said = self._shown.log[-1]
 
     def _line(self, line: bytes) -> None:
         if self._shown.progress is None or not line.strip():
@@ -105,7 +124,7 @@ class Runs:
         try:
             report = take(line, self._shown.progress)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            self.log(f"a line of the run is not understood: {error}: {line[:200].decode('utf-8', 'replace')}")
+            self._complained(f"a line of the run is not understood: {error}: {line[:200].decode('utf-8', 'replace')}")
             return
         if report is not None:
             self._arrived(report)
@@ -130,8 +149,7 @@ class Runs:
         """The run is over; one that has brought no report says why on stderr."""
         progress, self.child, self._shown.progress = self._shown.progress, None, None
         if progress is not None:
-            said = self._shown.log[-1] if self._shown.log else f"it ended with {status}"
-            self._shown.problem = f"the run has brought no report: {said}"
+            self._shown.problem = f"the run has brought no report: {self._said or f'it ended with {status}'}"
         self._changed()
         if self.ended is not None:
             self.ended()

@@ -63,7 +63,7 @@ class SaveScreen(Asking):
         form = form_of(path.strip())
         if form is None:
             return "The name decides on the form: .html, .json, or .tar.zst for a snapshot."
-        place = os.path.abspath(os.path.expanduser(path.strip()))
+        place = _absolute(os.path.expanduser(path.strip()))
         if form == "snapshot":
             look = "Looks at the node once more, as `gpudoctor record` does, and writes"
             return self._no_snapshot or f"{look} {FORMS[form][2]}, to a new file: {place}"
@@ -93,7 +93,7 @@ class SaveScreen(Asking):
         report = self._shown.report
         problem = await asyncio.to_thread(_written, path, form, report)
         if not problem:
-            self.doctor.notify(f"Saved {os.path.abspath(path)}", markup=False)
+            self.doctor.notify(f"Saved {_absolute(path)}", markup=False)
             self.dismiss(path)
         return problem
 
@@ -102,18 +102,26 @@ class SaveScreen(Asking):
         problem = self._no_snapshot or refused(path)
         if not problem:
             self.doctor.run_worker(self._recorded(path), exit_on_error=True)
-            self.doctor.notify(f"Recording to {os.path.abspath(path)} ...", markup=False)
+            self.doctor.notify(f"Recording to {_absolute(path)} ...", markup=False)
             self.dismiss(path)
         return problem
 
     async def _recorded(self, path: str) -> None:
         doctor = self.doctor
-        end = await doctor.outcome_of("record", "-o", os.path.abspath(path), *doctor.source_options)
+        end = await doctor.outcome_of("record", "-o", _absolute(path), *doctor.source_options)
         if end.status == 0:
-            doctor.notify(f"Recorded {os.path.abspath(path)}", markup=False)
+            doctor.notify(f"Recorded {_absolute(path)}", markup=False)
         else:
             said = end.stderr.strip() or f"gpudoctor record ended with {end.status}"
             doctor.notify(said, title="Nothing was recorded", severity="error", timeout=20, markup=False)
+
+
+def _absolute(path: str) -> str:
+    """The whole path; as it is where the working directory was removed, which has no path any more (getcwd(3), ENOENT)."""
+    try:
+        return os.path.abspath(path)
+    except OSError:
+        return path
 
 
 def form_of(path: str) -> str | None:
@@ -133,7 +141,7 @@ def proposed_stem(report: Report | None) -> str:
 
 def refused(path: str) -> str:
     """Why a new file cannot be made there, as far as can be told before; "" where nothing speaks against it."""
-    folder = os.path.dirname(os.path.abspath(path))
+    folder = os.path.dirname(_absolute(path)) or "."
     if os.path.lexists(path):
         return f"{path} exists: another name, please; nothing is written over."
     if not os.path.isdir(folder):

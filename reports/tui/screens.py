@@ -34,6 +34,7 @@ KEYS = (
     ("/", "filter by words, over all checks"),
     ("ctrl+f", "search in all that the report says"),
     ("d", "compare with a saved report"),
+    ("t, b", "GPUs: who shares them, or how they are; Compare: the saved report, or the passes of a watch"),
     ("s", "save as HTML or JSON, or record a snapshot"),
     ("ctrl+p", "the command palette: every view, finding, check and theme by name"),
     ("q, ctrl+c", "quit, at once, whatever hangs"),

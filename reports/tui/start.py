@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from gpudoctor.details import FullReport
     from gpudoctor.report import Report
 
+REFUSED_SECONDS = 3.0
+"""How long the screen waits for a run that may refuse what it is given; a large archive takes longer to open, and is waited for there."""
+
 
 def tui(options: argparse.Namespace) -> int:
     """`gpudoctor tui`. Raises SourceError where there is no terminal or no such report, and whatever the program has crashed with."""
@@ -37,7 +40,7 @@ def tui(options: argparse.Namespace) -> int:
         began=datetime.datetime.now(datetime.timezone.utc).strftime(MOMENT),
     )
     run = command(["run", "--format", "stream", *_run_words(options)]) if saved is None else []
-    first = Child(run) if run else None
+    first = _started(run) if run else None
     try:
         return _show(options, shown, run, first)
     finally:
@@ -62,6 +65,8 @@ def _show(options: argparse.Namespace, shown: Shown, run: list[str], first: Chil
         raise SourceError(f"--theme {options.theme}: there is none of that name, but {', '.join(app.available_themes)}")
     if shown.ascii:
         app.add_class("-ascii")
+    if first is not None and (options.node is not None or options.config is not None):
+        _demand_beginning(first)
     app.run()
     if app.crash is not None:
         raise app.crash
@@ -70,6 +75,20 @@ def _show(options: argparse.Namespace, shown: Shown, run: list[str], first: Chil
         signal.signal(app.ended_by, signal.SIG_DFL)
         os.kill(os.getpid(), app.ended_by)
     return ExitCode.OK
+
+
+def _started(run: list[str]) -> Child:
+    try:
+        return Child(run)
+    except OSError as error:
+        raise SourceError(f"the run cannot be started: {error.strerror or error}") from error
+
+
+def _demand_beginning(run: Child) -> None:
+    """What a run refuses at once, as a file that is no recording, is told as `run` tells it, before the screen is taken."""
+    said = run.refusal(REFUSED_SECONDS)
+    if said:
+        raise SourceError(said.removeprefix("gpudoctor: "))
 
 
 def as_full(report: "Report") -> "FullReport":
@@ -96,7 +115,9 @@ def _demand_terminal() -> None:
 
 
 def _demand_source(options: argparse.Namespace) -> None:
-    """What is misspelt is told as `run` tells it, before the screen is taken; whatever else is wrong with a source the run says."""
+    """What is misspelt is told as `run` tells it, before anything is started; whatever else is wrong with a source the run says."""
+    if options.report is not None and options.node is not None:
+        raise SourceError("a saved report and --node are two things to look at; --against compares one with the other")
     if options.node is not None and not any(
         os.path.exists(place) for place in (options.node, options.node.rpartition(":")[0])
     ):
@@ -152,16 +173,19 @@ def _source_words(options: argparse.Namespace) -> str:
 
 
 def _run_words(options: argparse.Namespace) -> list[str]:
-    words = ["--deadline", f"{options.deadline:g}"]
-    return (
-        [*words, "--node", options.node] if options.node is not None else [*words, *_source_words_for_record(options)]
-    )
+    node = ["--node", options.node] if options.node is not None else _root_words(options)
+    return ["--deadline", f"{options.deadline:g}", *node, *_setting_words(options)]
 
 
 def _source_words_for_record(options: argparse.Namespace) -> list[str]:
     """The options by which any command looks at the same live node."""
-    words = ["--root", options.root] if options.root != "/" else []
-    for name in ("config", "kubeconfig"):
-        if (value := getattr(options, name)) is not None:
-            words += [f"--{name}", value]
-    return words
+    return [*_root_words(options), *_setting_words(options)]
+
+
+def _root_words(options: argparse.Namespace) -> list[str]:
+    return ["--root", options.root] if options.root != "/" else []
+
+
+def _setting_words(options: argparse.Namespace) -> list[str]:
+    settings = (("--config", options.config), ("--kubeconfig", options.kubeconfig))
+    return [word for name, value in settings if value is not None for word in (name, value)]

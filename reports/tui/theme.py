@@ -1,4 +1,4 @@
-"""How the program looks on this terminal: which theme, and whether it can be drawn upon at all."""
+"""How the program looks on this terminal: which theme, and whether what is copied there arrives."""
 
 from collections.abc import Mapping
 
@@ -54,3 +54,13 @@ def _has_many_colors(environment: Mapping[str, str]) -> bool:
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return True
     return environment.get("TERM", "").strip().lower().rpartition("-")[2] in ("256color", "kitty", "direct")
+
+
+def clipboard_note(environment: Mapping[str, str]) -> str:
+    """What keeps a copy from the clipboard, as far as the environment tells; who pastes gets what was there before."""
+    if environment.get("TMUX"):
+        return "  (tmux passes it on after `set -g set-clipboard on`)"
+    if environment.get("STY"):
+        return "  (GNU screen keeps it to itself)"
+    # console_codes(4) knows OSC 52 no more than any clipboard.
+    return "  (the Linux console has no clipboard)" if environment.get("TERM") == "linux" else ""

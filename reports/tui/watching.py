@@ -12,6 +12,7 @@ WATCH_SECONDS = 10.0
 """How long a watch rests between passes where no other time is asked for."""
 SETTLE_SECONDS = 2.0
 """How long after a GPU came or went the node is looked at: its driver takes that long to answer."""
+NOTHING_TO_RUN = "A saved report is shown: there is nothing to run."
 
 
 class Watch:
@@ -26,6 +27,9 @@ class Watch:
     def toggle(self) -> None:
         """Begin, or end."""
         shown, runs = self._doctor.shown, self._doctor.runs
+        if not runs.argv:
+            self._doctor.say(NOTHING_TO_RUN)
+            return
         if shown.watch is not None:
             shown.watch = None
             self._doctor.say("The watch is over.")

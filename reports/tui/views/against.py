@@ -45,6 +45,13 @@ class AgainstScreen(Asking):
         return ""
 
 
+def config_of(doctor: "DoctorApp") -> tuple[str, ...]:
+    """The option by which both sides are judged alike: what one limits or waives, the other does too."""
+    options = doctor.source_options
+    place = options.index("--config") if "--config" in options else len(options)
+    return options[place : place + 2]
+
+
 async def against_report(doctor: "DoctorApp", path: str) -> "Report":
     """The report of what was named: read where it is one, else made of the recording by a child. Raises AgainstError."""
     from gpudoctor.reports.saved import read_report
@@ -55,7 +62,7 @@ async def against_report(doctor: "DoctorApp", path: str) -> "Report":
             return await asyncio.to_thread(read_report, path)
     except SourceError as error:
         raise AgainstError(str(error)) from error
-    end = await doctor.outcome_of("run", "--node", path, "--format", "json")
+    end = await doctor.outcome_of("run", "--node", path, "--format", "json", *config_of(doctor))
     from gpudoctor.report import Report
 
     try:

@@ -16,7 +16,7 @@ from gpudoctor.reports.tui.marks import Pass, clock, diff_of
 from gpudoctor.reports.tui.model import Shown
 from gpudoctor.reports.tui.named import is_report
 from gpudoctor.reports.tui.views import lines
-from gpudoctor.reports.tui.views.against import AgainstError, AgainstScreen, against_report
+from gpudoctor.reports.tui.views.against import AgainstError, AgainstScreen, against_report, config_of
 from gpudoctor.reports.tui.views.entries import Entry, entries, in_short
 from gpudoctor.reports.tui.views.lines import Line
 from gpudoctor.reports.tui.views.two_panes import Column, Item, TwoPanes
@@ -58,6 +58,9 @@ class Compare(TwoPanes):
 
     def action_turn(self) -> None:
         """From what is compared with to the passes, and back."""
+        if self.shown is None or self.shown.against is None:
+            self.doctor.say("There is no saved report beside the passes: d compares with one.")
+            return
         self._passes = not self._passes
         self._again()
 
@@ -87,7 +90,8 @@ class Compare(TwoPanes):
         """Of two recordings more is known than their reports tell, as counters: `gpudoctor diff` says it."""
         if await asyncio.to_thread(is_report, shown.against_name):
             return
-        end = await self.doctor.outcome_of("diff", "--format", "json", shown.against_name, shown.node)
+        sides = (shown.against_name, shown.node)
+        end = await self.doctor.outcome_of("diff", "--format", "json", *config_of(self.doctor), *sides)
         try:
             fuller = msgspec.json.decode(end.stdout, type=Diff)
         except msgspec.MsgspecError:

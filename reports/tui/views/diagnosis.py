@@ -96,7 +96,9 @@ class Diagnosis(View):
     def show(self, shown: Shown) -> None:
         """Show what is known now. Until the user goes elsewhere, each report begins with its first root cause."""
         self._shown = shown
-        begins = shown.passes != self._seen and shown.report is not None and not self._moved
+        # Whoever reads on the page has gone there.
+        moved = self._moved or self._page.has_focus
+        begins = shown.passes != self._seen and shown.report is not None and not moved
         self._seen = shown.passes
         if begins and shown.report is not None:
             self._link = _first_link(shown.report)
@@ -194,6 +196,8 @@ class Diagnosis(View):
 
     def open_page(self) -> None:
         """Show what is chosen in full: where it has a place already, go there."""
+        self._moved = True
+        self.remove_class("-turned")
         if not (self.has_class("-wide") or self.has_class("-tall")):
             self.add_class("-open")
         self._page.focus()
@@ -207,9 +211,15 @@ class Diagnosis(View):
             self._link = self._shown.report.result(chosen.check).link
             self._fill()
         ids = [option.id for option in self._findings.options]
+        if chosen.id not in ids and self._shown is not None and self._shown.words:
+            # The filter hides it: what was asked for by name comes before words that were asked for earlier.
+            self.doctor.action_show_all()
+            ids = [option.id for option in self._findings.options]
         if chosen.id in ids:
             self._findings.highlighted = ids.index(chosen.id)
             self.open_page()
+        else:
+            self.doctor.say(f"The report that is shown now says nothing of {chosen.check} any more.")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Back is offered where there is a way back."""
@@ -229,7 +239,7 @@ class Diagnosis(View):
                 self._came_from = ""
                 await self.doctor.action_go_to(came_from)
         else:
-            self.doctor.clear_filter()
+            self.doctor.action_show_all()
         self.refresh_bindings()
 
     def action_to(self, pane: str) -> None:

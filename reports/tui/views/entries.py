@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 from textual.content import Content
 
 from gpudoctor.diff import WRONG, Area, Change, Counter, Diff, Gap, Turn, Way
@@ -10,6 +11,7 @@ from gpudoctor.reports import diff_words as words
 from gpudoctor.reports.tui.badges import STYLES, node_text
 from gpudoctor.reports.tui.views import lines
 from gpudoctor.reports.tui.views.lines import Line
+from gpudoctor.reports.tui.views.two_panes import names
 from gpudoctor.reports.words import counted
 from gpudoctor.verdicts import Status
 
@@ -52,12 +54,13 @@ def entries(diff: Diff, *, ascii: bool) -> tuple[Entry, ...]:  # noqa: A002 - as
     """All that differs, in the order of `gpudoctor diff`; what follows from something else, and mere identity, are each one entry."""
     found = [
         *_turns(diff, ascii=ascii),
-        *(_change(place, change, diff, ascii=ascii) for place, change in enumerate(diff.changes)),
-        *(_counter(place, counter, diff, ascii=ascii) for place, counter in enumerate(diff.counters)),
-        *(_gap(place, gap, diff, ascii=ascii) for place, gap in enumerate(diff.gaps)),
+        *(_change(change, diff, ascii=ascii) for change in diff.changes),
+        *(_counter(counter, diff, ascii=ascii) for counter in diff.counters),
+        *(_gap(gap, diff, ascii=ascii) for gap in diff.gaps),
         *_identity(diff, ascii=ascii),
     ]
-    return tuple(found)
+    ids = names(entry.id for entry in found)
+    return tuple(replace(entry, id=identity) for identity, entry in zip(ids, found, strict=True))
 
 
 def in_short(diff: Diff, *, ascii: bool) -> Iterator[Line]:  # noqa: A002 - as `Look` calls it
@@ -77,13 +80,13 @@ def _kind(name: str, diff: Diff, *, ascii: bool) -> Content:  # noqa: A002 - as 
 
 def _turns(diff: Diff, *, ascii: bool) -> Iterator[Entry]:  # noqa: A002 - as `Look` calls it
     for section in words.sections(diff):
-        for place, turn in enumerate(section.turns):
+        for turn in section.turns:
             name = section.key
             if turn.a in WRONG and turn.b in WRONG:
                 name = {"broke": "worse", "healed": "better"}.get(name, name)
             whom = words.who(turn)
             yield Entry(
-                f"{section.key}:{place}:{turn.check}",
+                f"{section.key}:{turn.check}:{turn.subjects[0].id if turn.subjects else ''}",
                 _kind(name, diff, ascii=ascii),
                 turn.check,
                 f"{f'{whom}: ' if whom else ''}{words.now(turn)}",
@@ -141,10 +144,10 @@ def _told(turn: Turn, title: str, *, ascii: bool) -> Iterator[Line]:  # noqa: A0
             yield Line(node_text(subject.id), copies=subject.key)
 
 
-def _change(place: int, change: Change, diff: Diff, *, ascii: bool) -> Entry:  # noqa: A002 - as `Look` calls it
+def _change(change: Change, diff: Diff, *, ascii: bool) -> Entry:  # noqa: A002 - as `Look` calls it
     whom = words.of_whom(change)
     return Entry(
-        f"change:{place}",
+        f"change:{change.area.value}:{whom}:{change.what}",
         _kind("change", diff, ascii=ascii),
         words.AREA_WORDS[change.area],
         f"{f'{whom}: ' if whom else ''}{change.what}: {_values(change, ascii=ascii)}",
@@ -177,7 +180,7 @@ def _values(change: Change, *, ascii: bool) -> str:  # noqa: A002 - as `Look` ca
     return f"{words.value(change.a)} {'->' if ascii else '→'} {words.value(change.b)}"
 
 
-def _counter(place: int, counter: Counter, diff: Diff, *, ascii: bool) -> Entry:  # noqa: A002 - as `Look` calls it
+def _counter(counter: Counter, diff: Diff, *, ascii: bool) -> Entry:  # noqa: A002 - as `Look` calls it
     a, b = words.number(counter.a, counter.unit), words.number(counter.b, counter.unit)
     about = [lines.heading(f"{counter.what} of {counter.subject}")]
     for label, value in (("A", a), ("B", b), ("growth", words.growth(counter))):
@@ -185,16 +188,24 @@ def _counter(place: int, counter: Counter, diff: Diff, *, ascii: bool) -> Entry:
     if not counter.counts:
         about.append(lines.said("It does not count: nothing follows from it.", "dim"))
     says = f"{counter.what}: {a} {'->' if ascii else '→'} {b}  {words.growth(counter)}"
-    return Entry(f"counter:{place}", _kind("counter", diff, ascii=ascii), counter.subject, says, tuple(about))
+    return Entry(
+        f"counter:{counter.subject}:{counter.what}",
+        _kind("counter", diff, ascii=ascii),
+        counter.subject,
+        says,
+        tuple(about),
+    )
 
 
-def _gap(place: int, gap: Gap, diff: Diff, *, ascii: bool) -> Entry:  # noqa: A002 - as `Look` calls it
+def _gap(gap: Gap, diff: Diff, *, ascii: bool) -> Entry:  # noqa: A002 - as `Look` calls it
     about = [lines.heading(f"{words.AREA_WORDS[gap.area]}: {words.lacking(gap)}")]
     about += [Line(node_text(what), copies=what) for what in gap.what]
     shown = ", ".join(gap.what[:4]) + (f" and {len(gap.what) - 4} more" if len(gap.what) > 4 else "")
     kind = _kind("gap", diff, ascii=ascii)
     says = f"{words.lacking(gap)}: {shown}"
-    return Entry(f"gap:{place}", kind, words.AREA_WORDS[gap.area], says, tuple(about), gap.what)
+    return Entry(
+        f"gap:{gap.area.value}:{words.lacking(gap)}", kind, words.AREA_WORDS[gap.area], says, tuple(about), gap.what
+    )
 
 
 def _identity(diff: Diff, *, ascii: bool) -> Iterator[Entry]:  # noqa: A002 - as `Look` calls it

@@ -11,7 +11,7 @@ from gpudoctor.details import GpuDetail
 from gpudoctor.report import Finding, NodeGpu, Report
 from gpudoctor.reports.shares import Share, folded
 from gpudoctor.reports.tui.badges import STYLES, badge, node_text
-from gpudoctor.reports.tui.marks import FindingMarks, finding_marks
+from gpudoctor.reports.tui.marks import FindingMarks, finding_marks, most_telling
 from gpudoctor.reports.tui.model import Shown
 from gpudoctor.reports.tui.views import lines
 from gpudoctor.reports.tui.views.amounts import celsius, memory, of_most, watts
@@ -219,7 +219,7 @@ class Gpus(TwoPanes):
 
     def _first(self, one: Known, shown: Shown) -> tuple[Content, ...]:
         status = badge(one.worst.status, ascii=shown.ascii) if one.worst else Content("not asked")
-        marked = next((word for each in one.findings if (word := self._marks.of(each.id, each.subject))), "")
+        marked = most_telling(self._marks.of(each.id, each.subject) for each in one.findings)
         change = lines.mark(marked, ascii=shown.ascii)
         return status, change, Content("" if one.index is None else str(one.index)), node_text(one.address)
 

@@ -43,6 +43,11 @@ class Unseen(Struct, frozen=True):
     what: tuple[str, ...]
 
     @property
+    def id(self) -> str:
+        """Of its row: there is one for each reason and what would show it."""
+        return f"{self.why.value} {self.would_need}"
+
+    @property
     def shown_by(self) -> str:
         """The privilege or recording that would show it."""
         return self.would_need or SHOWN_BY[self.why]
@@ -70,7 +75,7 @@ class NotSeen(TwoPanes):
             return ()
         return [
             Item(
-                str(place),
+                one.id,
                 (
                     node_text(one.shown_by),
                     Content(WHY[one.why]),
@@ -79,7 +84,7 @@ class NotSeen(TwoPanes):
                 ),
                 one.what,
             )
-            for place, one in enumerate(unseen(shown.report))
+            for one in unseen(shown.report)
         ]
 
     def told(self, shown: Shown, items: Sequence[Item]) -> str:
@@ -102,7 +107,7 @@ class NotSeen(TwoPanes):
     def about(self, shown: Shown, item_id: str) -> Iterator[Line]:
         """What it would show, and the checks that could not tell."""
         assert shown.report is not None
-        one = unseen(shown.report)[int(item_id)]
+        one = next(each for each in unseen(shown.report) if each.id == item_id)
         yield lines.heading(f"Would show it: {one.shown_by}")
         yield from lines.fact("why", WHY[one.why])
         yield lines.heading(f"Not seen: {len(one.what)}")

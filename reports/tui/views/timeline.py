@@ -15,7 +15,7 @@ from gpudoctor.reports.tui.marks import finding_marks
 from gpudoctor.reports.tui.model import Shown
 from gpudoctor.reports.tui.views import lines
 from gpudoctor.reports.tui.views.lines import Line
-from gpudoctor.reports.tui.views.two_panes import Column, Item, TwoPanes, untold_of
+from gpudoctor.reports.tui.views.two_panes import Column, Item, TwoPanes, names, untold_of
 from gpudoctor.reports.words import STATUS_ORDER, counted
 from gpudoctor.verdicts import Status
 
@@ -50,6 +50,10 @@ class Timeline(TwoPanes):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "explain_code", "Explain", show=False)]
 
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - as Widget calls it
+        super().__init__(id=id, classes=classes)
+        self._by_id: dict[str, Event] = {}
+
     def columns(self, shown: Shown) -> Sequence[Column]:
         """When, what kind, of which GPU, what."""
         return _COLUMNS
@@ -59,12 +63,16 @@ class Timeline(TwoPanes):
         if shown.details is None:
             return ()
         untold = untold_of(shown, "timeline")
+        events = shown.details.timeline
+        self._by_id = dict(
+            zip(names(f"{_when(one)} {one.kind.value} {one.gpu} {one.says}" for one in events), events, strict=True)
+        )
         return [
-            *(self._item(place, event, shown) for place, event in enumerate(shown.details.timeline)),
+            *(self._item(identity, event, shown) for identity, event in self._by_id.items()),
             *(_untold(words, shown) for words in (untold.split("\n") if untold else ())),
         ]
 
-    def _item(self, place: int, event: Event, shown: Shown) -> Item:
+    def _item(self, identity: str, event: Event, shown: Shown) -> Item:
         fancy, plain, word = KINDS[event.kind]
         style = STYLES[Status.FAIL] if event.kind in _OF_THE_GPU else ""
         times = f" ({event.count} times)" if event.count > 1 else ""
@@ -76,7 +84,7 @@ class Timeline(TwoPanes):
             node_text(f"{event.says}{times}"),
         )
         boot = "previous boot" if event.previous_boot else "this boot"
-        return Item(str(place), cells, (event.where, event.kind.value, event.stamp, boot, *event.findings))
+        return Item(identity, cells, (event.where, event.kind.value, event.stamp, boot, *event.findings))
 
     def told(self, shown: Shown, items: Sequence[Item]) -> str:
         """How many, and how many are cited."""
@@ -98,10 +106,7 @@ class Timeline(TwoPanes):
         return event.findings[0] if event is not None and event.findings else ""
 
     def _event(self, item_id: str | None) -> Event | None:
-        details = self.shown.details if self.shown is not None else None
-        if details is None or item_id is None or item_id.startswith(UNTOLD):
-            return None
-        return details.timeline[int(item_id)]
+        return self._by_id.get(item_id or "")
 
     def action_explain_code(self) -> None:
         """What the Xid or SXid of the event means; else the finding is explained."""
@@ -113,12 +118,11 @@ class Timeline(TwoPanes):
 
     def about(self, shown: Shown, item_id: str) -> Iterator[Line]:
         """An event in full, and the findings that cite it."""
-        assert shown.details is not None and shown.report is not None
         if item_id.startswith(UNTOLD):
             yield lines.heading("Not told")
             yield lines.said(item_id.removeprefix(UNTOLD))
             return
-        event = shown.details.timeline[int(item_id)]
+        event = self._by_id[item_id]
         fancy, plain, word = KINDS[event.kind]
         yield lines.heading(f"{plain if shown.ascii else fancy} {word} {_when(event)}")
         yield Line(node_text(event.says), copies=event.says)

@@ -1,6 +1,6 @@
 """A view with a list and, for the row that is chosen, all about it: side by side where there is room, else below it, or in its place."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -286,6 +286,8 @@ class TwoPanes(View):
             await self.doctor.open_findings(line.opens)
         elif line.copies:
             self.doctor.copy(line.copies)
+        else:
+            self.doctor.say("There is nothing behind this line; y copies it.")
 
     def action_open(self) -> None:
         """Into the pane."""
@@ -310,6 +312,18 @@ class TwoPanes(View):
             self.doctor.copy(" ".join(str(row.prompt).split()))
         else:
             raise SkipAction
+
+
+def names(whom: Iterable[str]) -> list[str]:
+    """Ids of rows that stay with what they are about, whatever stands above it in the next pass; those that are alike are numbered."""
+    told: dict[str, None] = {}
+    for one in whom:
+        name, number = one, 1
+        while name in told:
+            number += 1
+            name = f"{one}#{number}"
+        told[name] = None
+    return list(told)
 
 
 def untold_of(shown: Shown, part: str) -> str:

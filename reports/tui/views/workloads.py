@@ -9,7 +9,7 @@ from gpudoctor.reports.tui.badges import badge, node_text
 from gpudoctor.reports.tui.model import Shown
 from gpudoctor.reports.tui.views import lines
 from gpudoctor.reports.tui.views.lines import Line
-from gpudoctor.reports.tui.views.two_panes import Column, Item, TwoPanes, untold_of
+from gpudoctor.reports.tui.views.two_panes import Column, Item, TwoPanes, names, untold_of
 from gpudoctor.reports.words import OVERALL_STATUS, STATUS_WORDS, counted
 from gpudoctor.trace import Step, Traced
 from gpudoctor.verdicts import Status
@@ -28,6 +28,10 @@ _WRONG = (Status.FAIL, Status.WARN)
 class Workloads(TwoPanes):
     """The list of workloads."""
 
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - as Widget calls it
+        super().__init__(id=id, classes=classes)
+        self._by_id: dict[str, Traced] = {}
+
     def columns(self, shown: Shown) -> Sequence[Column]:
         """How it fares, who, where it breaks."""
         return _COLUMNS
@@ -36,9 +40,12 @@ class Workloads(TwoPanes):
         """Each workload, the worst first as the report has them."""
         if shown.details is None:
             return ()
+        self._by_id = dict(
+            zip(names(one.subject.id for one in shown.details.workloads), shown.details.workloads, strict=True)
+        )
         return [
             Item(
-                str(place),
+                identity,
                 (
                     badge(OVERALL_STATUS[one.verdict], ascii=shown.ascii),
                     node_text(one.title),
@@ -49,7 +56,7 @@ class Workloads(TwoPanes):
                 ),
                 tuple(_words(one)),
             )
-            for place, one in enumerate(shown.details.workloads)
+            for identity, one in self._by_id.items()
         ]
 
     def told(self, shown: Shown, items: Sequence[Item]) -> str:
@@ -62,7 +69,9 @@ class Workloads(TwoPanes):
             if verdict in verdicts
         ]
         more = f", and {shown.details.more_workloads} more that are not told" if shown.details.more_workloads else ""
-        return f"{counted(len(items), 'workload')}: {', '.join(numbers)}{more}"
+        told = f"{counted(len(items), 'workload')}: {', '.join(numbers)}{more}"
+        untold = untold_of(shown, "workloads")
+        return f"{told}\n{untold}" if untold else told
 
     def why_empty(self, shown: Shown) -> str:
         """None, or not looked for."""
@@ -74,8 +83,7 @@ class Workloads(TwoPanes):
 
     def about(self, shown: Shown, item_id: str) -> Iterator[Line]:
         """All about one workload: what is broken, then every step."""
-        assert shown.details is not None
-        one = shown.details.workloads[int(item_id)]
+        one = self._by_id[item_id]
         yield lines.heading(one.title)
         words = f"the first broken step is {one.first_broken.value}" if one.first_broken else one.summary
         yield lines.marked(OVERALL_STATUS[one.verdict], node_text(words), ascii=shown.ascii)
