@@ -1,6 +1,7 @@
 """Where the command line writes: stdout, and files by their form."""
 
 import errno
+import io
 import os
 import sys
 from pathlib import Path
@@ -25,8 +26,10 @@ def output(word: str) -> tuple[str, Path]:
 
 
 def say(text: str) -> None:
-    """On stdout."""
+    """On stdout, in UTF-8 whatever the locale (RFC 8259, 8.1; what a terminal of another is shown is ASCII)."""
     must_have_stdout()
+    if isinstance(sys.stdout, io.TextIOWrapper) and not text.isascii() and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(encoding="utf-8")
     sys.stdout.write(text)
 
 

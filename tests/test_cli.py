@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -130,6 +131,24 @@ def test_the_schema_is_generated_and_every_report_is_valid_under_it(golden: Gold
     validator = jsonschema.Draft202012Validator(schema)
     for node in (HEALTHY, SICK, UNSEEN):
         validator.validate(json.loads(gpudoctor("--node", node, "--format", "json").stdout))
+
+
+@pytest.mark.parametrize("arguments", [("run", "--node", HEALTHY), ("diff", HEALTHY, SICK)])
+def test_json_is_utf8_whatever_the_locale(arguments: tuple[str, ...]) -> None:
+    """`LANG=en_US` is ISO 8859-1, which has no ellipsis and writes a degree otherwise."""
+    said = [
+        subprocess.run(
+            [sys.executable, "-m", "gpudoctor", *arguments, "--format", "json"],
+            capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+            timeout=60,
+            check=False,
+        )
+        for encoding in ("utf-8", "iso8859-1")
+    ]
+    assert said[0].returncode == said[1].returncode and said[1].stderr == b""
+    utf8, latin = (re.sub(rb'"(started_at|seconds|at)": .*', b"", one.stdout) for one in said)
+    assert utf8 == latin and not utf8.isascii()
 
 
 def test_json_holds_the_documented_keys() -> None:

@@ -225,6 +225,14 @@ def test_what_could_not_be_listed_is_not_called_untraced() -> None:
     assert "No workload is told of here: there may be more" in words and "not traced" not in words
 
 
+def test_that_there_may_be_more_workloads_is_told_below_those_that_were_seen() -> None:
+    report = _report("slurm-job-of-two-gpus")
+    assert report.details is not None and report.details.workloads
+    lacking = replace(report.details, untold=("workloads: there may be more: /proc/*/ns: not shown here",))
+    words = tree(html.render(replace(report, details=lacking))).by_id("workloads").words
+    assert "slurm:397" in words and "And there may be more: /proc/*/ns: not shown here." in words
+
+
 # Sources that are files -----------------------------------------------------------------------------------------------
 
 
