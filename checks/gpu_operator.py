@@ -105,7 +105,10 @@ def operator_stages(
         yield Pass(NODE, _BY_CLAIMS if row.by_claims else validated, row.cite("row"))
     elif row.unseen is not None:
         yield row.unseen.about(NODE)
-    elif row.missing == PLUGIN and _has_no_plugin(operands, sockets):
+    elif row.missing == PLUGIN and operands.unlisted is not None and not _concerns_gpus(sockets):
+        # Whether its validator waits for a plugin, or none is to be, only its pods tell.
+        yield operands.unlisted.about(NODE)
+    elif row.missing == PLUGIN and not operands.of(VALIDATOR) and not _concerns_gpus(sockets):
         yield Pass(NODE, "driver, toolkit and CUDA are validated; there is no device plugin to be", row.cite("row"))
     elif row.young and row.age is not None:
         yield Unknown(NODE, Why.NOT_ANSWERED, f"{row.missing} is not there yet, after {row.age:.0f} s", row.cite("row"))
@@ -113,10 +116,8 @@ def operator_stages(
         yield _stopped(row, operands, sockets, api, engine)
 
 
-def _has_no_plugin(operands: Operands, sockets: Reading[PluginSockets]) -> bool:
-    """Where the operator is to have no plugin, its validator has no container that waits for one."""
-    waits = operands.unlisted is not None or operands.of(VALIDATOR)
-    return not waits and not isinstance(sockets, Unread) and not sockets.concerns_gpus
+def _concerns_gpus(sockets: Reading[PluginSockets]) -> bool:
+    return isinstance(sockets, Unread) or sockets.concerns_gpus
 
 
 def _stopped(

@@ -194,6 +194,15 @@ def test_a_row_that_an_operator_left_behind_is_nobodys() -> None:
     assert node.finding(STAGES).status is Status.FAIL
 
 
+def test_whether_the_operator_has_left_is_not_known_where_its_pods_cannot_be_listed() -> None:
+    node = OperatorNode()
+    node.stages("driver-ready", "toolkit-ready")
+    node.error("/var/log/pods", "EACCES")
+    found = node.finding(STAGES)
+    assert (found.status, found.why) == (Status.UNKNOWN, Why.NO_PERMISSION)
+    assert "/var/log/pods" in found.summary
+
+
 @pytest.mark.parametrize("kind", ["vm-passthrough", "vm-vgpu"])
 def test_a_node_for_virtual_machines_has_other_stages(kind: str) -> None:
     node = OperatorNode()

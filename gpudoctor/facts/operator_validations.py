@@ -95,7 +95,8 @@ class OperatorValidations(Fact, frozen=True):
         if isinstance(listing, Absent):
             return cls(present=False, read_from={"row": listing.evidence})
         there = [stage for stage in STAGES if stage in listing.names]
-        pods = _pods(desk.raw) if len(there) < len(STAGES) else ()
+        logs = desk.raw.listing(PODS) if len(there) < len(STAGES) else None
+        pods = tuple(logs.names) if isinstance(logs, Listing) and logs.complete else ()
         # Its validator empties the row when it ends (preStop), and the folder stays until the next boot.
         if pods and not any(_OPERATORS.fullmatch(pod) for pod in pods):
             said = f"{', '.join(listing.names) or 'is empty'}: left behind, {PODS} has no pod of the operator"
@@ -104,6 +105,9 @@ class OperatorValidations(Fact, frozen=True):
         workloads = _workloads(desk.raw, listing)
         unseen = None if listing.complete else _unseen(desk.raw, there)
         unseen = unseen or (_timeless(desk.raw, there) if age is None else None)
+        if isinstance(logs, Unread) and logs.why is not Why.NOT_RECORDED:
+            # Whether the operator has left is not known; of a recording without the folder the row alone counts.
+            unseen = unseen or logs
         return cls(
             present=True,
             names=listing.names,
@@ -114,12 +118,6 @@ class OperatorValidations(Fact, frozen=True):
             unseen=workloads if isinstance(workloads, Unread) else unseen,
             read_from={"row": Evidence(listing.where, _in_words(listing, since))},
         )
-
-
-def _pods(raw: Raw) -> tuple[str, ...]:
-    """The folders of all logs of pods, nothing where not all are known."""
-    logs = raw.listing(PODS)
-    return tuple(logs.names) if isinstance(logs, Listing) and logs.complete else ()
 
 
 def _unseen(raw: Raw, there: list[str]) -> Unread | None:
