@@ -3,6 +3,7 @@
 Keys are never removed or given another meaning within `/1`.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
@@ -193,6 +194,14 @@ class Report(Struct, frozen=True):
             if result.check == check_id:
                 return result
         raise KeyError(check_id)
+
+
+def counts(finding: Finding, findings: Mapping[str, Finding], above: frozenset[str] = frozenset()) -> bool:
+    """Whether one of a report's `findings`, by id, counts as in its verdict: not waived, nor explained by those alone that do not count."""
+    if finding.waived is not None or finding.id in above:
+        return False
+    causes = [findings[cause] for cause in finding.caused_by if cause in findings]
+    return not causes or any(counts(cause, findings, above | {finding.id}) for cause in causes)
 
 
 def json_schema() -> dict[str, Any]:

@@ -4,9 +4,9 @@ The text format 0.0.4 of the Prometheus documentation ("Exposition formats"). No
 Every check has one series; subjects have one only when something is wrong with them, and no more than MOST_FINDINGS.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from gpudoctor.report import Finding, Overall, Report
+from gpudoctor.report import Overall, Report, counts
 from gpudoctor.reports.words import clean
 from gpudoctor.verdicts import Status, Why
 
@@ -85,7 +85,7 @@ def _alarms(report: Report) -> list[Series]:
     by_id = {finding.id: finding for result in report.results for finding in result.findings}
     for result in report.results:
         for finding in result.findings:
-            if finding.status in (Status.FAIL, Status.WARN) and _counts(finding, by_id):
+            if finding.status in (Status.FAIL, Status.WARN) and counts(finding, by_id):
                 subject = finding.subject
                 labels.setdefault(
                     (result.check, subject.id),
@@ -98,14 +98,6 @@ def _alarms(report: Report) -> list[Series]:
                     },
                 )
     return [(alarm, 1) for alarm in labels.values()]
-
-
-def _counts(finding: Finding, by_id: Mapping[str, Finding], above: frozenset[str] = frozenset()) -> bool:
-    """Not waived, and not explained by findings alone that do not count, as the verdict has it."""
-    if finding.waived is not None or finding.id in above:
-        return False
-    causes = [by_id[cause] for cause in finding.caused_by if cause in by_id]
-    return not causes or any(_counts(cause, by_id, above | {finding.id}) for cause in causes)
 
 
 def _was_cut(report: Report) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from gpudoctor.health.cached import NOT_ENDED
 from gpudoctor.health.episodes import Episode, Fate, Seen
 from gpudoctor.registry import Registry
-from gpudoctor.report import Finding, Overall, Report, Result
+from gpudoctor.report import Finding, Overall, Report, Result, counts
 from gpudoctor.verdicts import Status, SubjectKind, Why
 
 NVML_ANSWERS = "driver-cuda.nvml-answers"
@@ -67,8 +67,8 @@ class Looking:
 
     def _is_wrong(self, result: Result, finding: Finding) -> bool:
         if finding.status in (Status.FAIL, Status.WARN):
-            return self._counts(finding)
-        if finding.status is Status.UNKNOWN and result.essential and self._counts(finding):
+            return counts(finding, self._findings)
+        if finding.status is Status.UNKNOWN and result.essential and counts(finding, self._findings):
             return not (result.check == NVML_ANSWERS and self._of_idleness(finding))
         return False
 
@@ -95,15 +95,8 @@ class Looking:
     def _of_idleness(self, finding: Finding) -> bool:
         return bool(self._idle) and finding.why is Why.WITHHELD and self._idle in finding.summary
 
-    def _counts(self, finding: Finding, above: frozenset[str] = frozenset()) -> bool:
-        """Not waived, and not explained by findings alone that do not count, as the report's verdict has it."""
-        if finding.waived is not None or finding.id in above:
-            return False
-        causes = [self._findings[cause] for cause in finding.caused_by if cause in self._findings]
-        return not causes or any(self._counts(cause, above | {finding.id}) for cause in causes)
-
     def _by_id_counts(self, finding: str) -> bool:
-        return finding in self._findings and self._counts(self._findings[finding])
+        return finding in self._findings and counts(self._findings[finding], self._findings)
 
     def _fate(self, episode: Episode) -> tuple[Fate, str]:
         if episode.check == NOT_ENDED:
