@@ -5,6 +5,7 @@ import io
 import os
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from gpudoctor.config import ConfigError
 from gpudoctor.sources.errors import SourceError
@@ -26,11 +27,18 @@ def output(word: str) -> tuple[str, Path]:
 
 
 def say(text: str) -> None:
-    """On stdout, in UTF-8 whatever the locale (RFC 8259, 8.1; what a terminal of another is shown is ASCII)."""
+    """On stdout."""
     must_have_stdout()
-    if isinstance(sys.stdout, io.TextIOWrapper) and not text.isascii() and sys.stdout.encoding.lower() != "utf-8":
-        sys.stdout.reconfigure(encoding="utf-8")
+    # What a terminal of another locale is shown is ASCII.
+    if not text.isascii():
+        in_utf8(sys.stdout)
     sys.stdout.write(text)
+
+
+def in_utf8(stream: TextIO) -> None:
+    """What programs read is UTF-8 whatever the locale (RFC 8259, 8.1): `LANG=en_US` is ISO 8859-1 and has no ellipsis."""
+    if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+        stream.reconfigure(encoding="utf-8")
 
 
 def must_have_stdout() -> None:

@@ -5,7 +5,6 @@
 """
 
 import datetime
-import io
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO, TypeVar
@@ -30,6 +29,7 @@ from gpudoctor.facts.raw import (
 )
 from gpudoctor.facts.relayed import Relayed
 from gpudoctor.outcome import Outcome
+from gpudoctor.outputs import in_utf8
 from gpudoctor.registry import Registry
 from gpudoctor.run import Selection
 from gpudoctor.verdicts import Unread
@@ -119,9 +119,7 @@ class _Teller:
     """Writes lines, and knows which facts are being read, the innermost last."""
 
     def __init__(self, out: TextIO) -> None:
-        if isinstance(out, io.TextIOWrapper):
-            # JSON between programs is UTF-8, whatever the locale (RFC 8259, 8.1): `LANG=en_US` is ISO 8859-1 and has no ellipsis.
-            out.reconfigure(encoding="utf-8")
+        in_utf8(out)
         self._out = out
         self._reading: list[str] = []
         self._told: set[str] = set()
